@@ -1,0 +1,1 @@
+"""Hits, totals and what follows from them."""
