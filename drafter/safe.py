@@ -1,4 +1,4 @@
-"""Text from files, made harmless: every string that a stranger may have written passes `safe` before a person sees it."""
+"""Text from files, made harmless: each string that a stranger may have written passes `safe` before it is shown."""
 
 from __future__ import annotations
 

@@ -1,0 +1,78 @@
+"""The target model's folder, as far as an inspector needs it: embedding, head, final norm, and a few config fields.
+
+One tensor at a time is read; the target's layers are never touched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from drafter.checkpoint.tensor_files import TensorFiles
+from drafter.errors import CheckpointError, PathError
+from drafter.files.json_file import read_json
+from drafter.files.stored import StoredTensor
+
+# families whose RMSNorm multiplies by (1 + weight); the list that speculators 0.9.0 keeps for the final norm
+ONE_PLUS_WEIGHT = frozenset({"gemma", "gemma2", "gemma3", "gemma3_text", "qwen3_5", "qwen3_5_text", "recurrent_gemma"})
+_EMBEDDINGS = ("embed_tokens.weight", "tok_embeddings.weight", "llm.embed.weight", "backbone.embeddings.weight")
+
+
+@dataclass(frozen=True)
+class TargetFolder:
+    """`embed` [V, Ht], `head` [V, Ht] (the embedding when tied), `norm` [Ht]; None where the folder has none."""
+
+    path: Path
+    model_type: str
+    num_layers: int | None
+    hidden_size: int | None
+    vocab_size: int | None
+    rms_norm_eps: float
+    embed: StoredTensor | None
+    head: StoredTensor | None
+    norm: StoredTensor | None
+    tied: bool
+
+    @property
+    def norm_is_one_plus_weight(self) -> bool:
+        return self.model_type in ONE_PLUS_WEIGHT
+
+
+def open_target(path: Path) -> TargetFolder:
+    """The target in `path`, headers only.
+
+    Raises PathError when there is no such folder or no config in it, FileError for broken files.
+    """
+    if not path.is_dir():
+        raise PathError("no such target folder", where=path, hint="check --target")
+    if not (path / "config.json").is_file():
+        raise PathError("a target folder without config.json", where=path)
+    config = read_json(path / "config.json")
+    text = config.get("text_config")
+    inner: dict[str, Any] = {**config, **text} if isinstance(text, dict) else config
+    files = TensorFiles.of_folder(path)
+    embed = next((t for t in (files.ending(name) for name in _EMBEDDINGS) if t is not None), None)
+    tied = inner.get("tie_word_embeddings") is True
+    head = files.ending("lm_head.weight")
+    return TargetFolder(
+        path=path,
+        model_type=str(inner.get("model_type", "")),
+        num_layers=_size(inner, "num_hidden_layers", path),
+        hidden_size=_size(inner, "hidden_size", path),
+        vocab_size=_size(inner, "vocab_size", path),
+        rms_norm_eps=float(inner.get("rms_norm_eps") or 1e-6),
+        embed=embed,
+        head=embed if head is None and tied else head,
+        norm=files.ending("model.norm.weight") or files.ending("norm.weight"),
+        tied=head is None and tied,
+    )
+
+
+def _size(config: dict[str, Any], key: str, path: Path) -> int | None:
+    value = config.get(key)
+    if value is None:
+        return None
+    if type(value) is not int or not 0 < value <= 1 << 32:
+        raise CheckpointError(f"{key!r} is {value!r:.40}", expected="a size", where=path / "config.json")
+    return value

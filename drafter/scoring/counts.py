@@ -1,0 +1,233 @@
+"""Hits and totals of one ordering on one sample, as the README defines them; ratios are made where they are shown.
+
+Row t at step k predicts x[t+2+k]. All tensors are on the CPU. Knows nothing of models: it is given what was predicted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+MASK_MODES = ("next", "same", "predicted", "all")
+_SHIFT = {"next": 1, "same": 0, "predicted": 2}
+METRICS = ("next_token", "verifier_strict", "verifier_draft_vocab", "in_vocab")
+KINDS = ("marginal", "joint", "conditional")
+
+
+@dataclass(frozen=True)
+class Count:
+    hits: int = 0
+    total: int = 0
+
+    def __add__(self, other: Count) -> Count:
+        return Count(self.hits + other.hits, self.total + other.total)
+
+    @property
+    def ratio(self) -> float | None:
+        return self.hits / self.total if self.total else None
+
+
+@dataclass(frozen=True)
+class StepCounts:
+    """One metric at one step. marginal: right at this step; joint: right at this and all steps before; conditional: the
+    same hits over the rows that were right before."""
+
+    marginal: Count = Count()
+    joint: Count = Count()
+    conditional: Count = Count()
+
+    def __add__(self, other: StepCounts) -> StepCounts:
+        return StepCounts(
+            self.marginal + other.marginal, self.joint + other.joint, self.conditional + other.conditional
+        )
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """`histogram[n]` rows accept n drafts: their accept length is n + 1, the bonus token counted."""
+
+    histogram: tuple[int, ...]
+    rounds: int = 0
+    tokens: int = 0
+
+    def __add__(self, other: Lengths) -> Lengths:
+        both = tuple(a + b for a, b in zip(self.histogram, other.histogram, strict=True))
+        return Lengths(both, self.rounds + other.rounds, self.tokens + other.tokens)
+
+    @property
+    def rows(self) -> int:
+        return sum(self.histogram)
+
+    @property
+    def mean(self) -> float | None:
+        return sum((n + 1) * c for n, c in enumerate(self.histogram)) / self.rows if self.rows else None
+
+    @property
+    def walk(self) -> float | None:
+        """Tokens emitted a round when the recorded text is decoded round by round: what a server's log would say."""
+        return self.tokens / self.rounds if self.rounds else None
+
+
+@dataclass(frozen=True)
+class Truths:
+    """What predictions are held against: ids [T], loss mask [T], the map's ids [D] and inverse [V], the verifier.
+
+    `verifier_full` and `verifier_draft` [T] (entry t: after x[0..t]) are None where the verifier is not known.
+    """
+
+    ids: Tensor
+    mask: Tensor
+    target_ids: Tensor
+    draft_ids: Tensor
+    verifier_full: Tensor | None = None
+    verifier_draft: Tensor | None = None
+
+    @property
+    def length(self) -> int:
+        return self.ids.numel()
+
+
+@dataclass(frozen=True)
+class OrderingCounts:
+    """`steps[k][metric]`, accept lengths, and `row_hits` [n] of step 0 over the rows that count (for paired tests)."""
+
+    steps: tuple[Mapping[str, StepCounts], ...]
+    lengths: Lengths
+    coverage: Count
+    row_hits: Tensor = field(repr=False)
+
+    def __add__(self, other: OrderingCounts) -> OrderingCounts:
+        steps = tuple(
+            {name: a[name] + b[name] for name in a if name in b} for a, b in zip(self.steps, other.steps, strict=True)
+        )
+        hits = torch.cat([self.row_hits, other.row_hits])
+        return OrderingCounts(steps, self.lengths + other.lengths, self.coverage + other.coverage, hits)
+
+    @property
+    def accuracy(self) -> Count:
+        return self.steps[0]["next_token"].marginal
+
+
+def row_mask(mask: Tensor, mode: str, rows: int) -> Tensor:
+    """m(t) for t = 0..rows-1: the loss mask at t + 1 (`next`), t (`same`), t + 2 (`predicted`), or 1 (`all`).
+
+    Past the end of the sample the mask is 0.
+    """
+    if mode == "all":
+        return torch.ones(rows, dtype=torch.bool)
+    shift = _SHIFT[mode]
+    padded = torch.cat([mask, torch.zeros(rows + shift, dtype=torch.bool)])
+    return padded[shift : shift + rows]
+
+
+def rows_needed(mask: Tensor, mode: str, depth: int) -> Tensor:
+    """The rows whose drafts enter any count: m(t + k) for a k < depth, or a round of `walk` that starts there."""
+    rows = mask.numel() - 1
+    counted = row_mask(mask, mode, rows)
+    starts = row_mask(mask, "next", rows)
+    needed = counted | starts
+    for k in range(1, depth):
+        needed[: rows - k] |= counted[k:]
+    return needed.nonzero().flatten()
+
+
+def count(predicted: Tensor, truths: Truths, mode: str) -> OrderingCounts:
+    """All counts of `predicted` [K, R] draft ids (-1 where there is none), R = T - 1, in mask mode `mode`."""
+    depth, rows = predicted.shape
+    mask = row_mask(truths.mask, mode, rows)
+    mapped = torch.where(predicted >= 0, truths.target_ids[predicted.clamp(min=0)], -1)
+    right = _next_token_hits(mapped, truths.ids)
+    steps: list[dict[str, StepCounts]] = [{} for _ in range(depth)]
+    _add_metric(steps, "next_token", right, mask, 2, None)
+    if truths.verifier_full is not None and truths.verifier_draft is not None:
+        strict, own = _verifier_hits(mapped, truths.verifier_full), _verifier_hits(predicted, truths.verifier_draft)
+        inside = truths.draft_ids[truths.verifier_full] >= 0  # [T]
+        _add_metric(steps, "verifier_strict", strict, mask, 1, None)
+        _add_metric(steps, "verifier_draft_vocab", own, mask, 1, None)
+        _add_metric(steps, "in_vocab", strict, mask, 1, inside)
+    counted = mask[: rows - 1]
+    covered = truths.draft_ids[truths.ids[2:].clamp(0, len(truths.draft_ids) - 1)] >= 0
+    coverage = Count(int((covered & counted).sum()), int(counted.sum()))
+    lengths = _accept_lengths(right, mask)
+    rounds, tokens = _walk(right, truths.mask)
+    return OrderingCounts(tuple(steps), Lengths(lengths, rounds, tokens), coverage, right[0, : rows - 1][counted])
+
+
+def _next_token_hits(mapped: Tensor, ids: Tensor) -> Tensor:
+    """[K, R] bool; False where there is no truth."""
+    hits = torch.zeros_like(mapped, dtype=torch.bool)
+    for k in range(mapped.shape[0]):
+        have = ids.numel() - 2 - k  # rows with t + 2 + k <= T - 1
+        if have > 0:
+            hits[k, :have] = mapped[k, :have] == ids[2 + k :]
+    return hits
+
+
+def _verifier_hits(predicted: Tensor, choice: Tensor) -> Tensor:
+    """[K, R] bool against the choice after x[0..t+1+k]."""
+    hits = torch.zeros_like(predicted, dtype=torch.bool)
+    for k in range(predicted.shape[0]):
+        have = choice.numel() - 1 - k  # rows with t + 1 + k <= T - 1
+        if have > 0:
+            hits[k, :have] = predicted[k, :have] == choice[1 + k :]
+    return hits
+
+
+def _add_metric(
+    steps: list[dict[str, StepCounts]], name: str, hits: Tensor, mask: Tensor, reach: int, only: Tensor | None
+) -> None:
+    """Count `hits` [K, R], whose truth at step k lies at t + reach + k; `only` [T] restricts the truths' places."""
+    rows = mask.numel()
+    before = torch.ones(rows, dtype=torch.bool)  # steps 0..k-1 right
+    for k in range(len(steps)):
+        have = max(rows + 1 - reach - k, 0)
+        here = mask[k : k + have]  # m(t + k)
+        right, first, chain = hits[k, :have], mask[:have], before[:have]
+        if only is not None:  # a place that is left out is as if it had no truth
+            inside = only[reach + k : reach + k + have]
+            here, first = here & inside, first & inside
+        joint = int((right & chain & first & here).sum())
+        total = int(here.sum())
+        steps[k][name] = StepCounts(
+            Count(int((right & here).sum()), total), Count(joint, total), Count(joint, int((first & chain).sum()))
+        )
+        before = torch.cat([chain & right, torch.zeros(rows - have, dtype=torch.bool)])
+
+
+def _accept_lengths(right: Tensor, mask: Tensor) -> tuple[int, ...]:
+    """Rows by leading right drafts, over rows with all K truths and m(t + k) for every k."""
+    depth, rows = right.shape
+    have = max(rows - depth, 0)  # t + 1 + K <= T - 1
+    counted = torch.ones(have, dtype=torch.bool)
+    for k in range(depth):
+        counted &= mask[k : k + have]
+    accepted = right[:, :have].long().cumprod(0).sum(0)[counted]
+    return tuple(torch.bincount(accepted, minlength=depth + 1).tolist())
+
+
+def _walk(right: Tensor, mask: Tensor) -> tuple[int, int]:
+    """(rounds, tokens) of decoding each supervised run; its first token is free, every round emits accepted + 1."""
+    accepted = right.long().cumprod(0).sum(0).tolist()  # [R] leading right drafts
+    rounds = tokens = 0
+    for start, stop in _runs(mask.tolist()):
+        last = start
+        while last < stop - 1:
+            # the row of token p is p - 1; the very first token of a text has none, so nothing can be drafted from it
+            drafted = accepted[last - 1] if last else 0
+            emitted = min(drafted + 1, stop - 1 - last)
+            rounds, tokens, last = rounds + 1, tokens + emitted, last + emitted
+    return rounds, tokens
+
+
+def _runs(mask: list[bool]) -> list[tuple[int, int]]:
+    runs, start = [], None
+    for i, value in enumerate([*mask, False]):
+        if value and start is None:
+            start = i
+        elif not value and start is not None:
+            runs.append((start, i))
+            start = None
+    return runs
