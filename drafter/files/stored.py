@@ -94,6 +94,10 @@ class StoredTensor:
             offset=self.offset + start * self.strides[-1] * self.itemsize,
         )
 
+    def head(self, rows: int) -> StoredTensor:
+        """The first `rows` rows: a view, nothing is read."""
+        return self._cut(0, rows)
+
     def read(self) -> torch.Tensor:
         """The whole tensor, as stored.
 

@@ -58,6 +58,17 @@ class Sample:
     def width(self) -> int:
         return self.slots[0].tensor.shape[1]
 
+    def first_rows(self, rows: int | None) -> Sample:
+        """The sample cut so that at most `rows` rows have a next token to predict (rows + 2 tokens)."""
+        if rows is None or rows + 2 >= self.length:
+            return self
+        if rows < 1:
+            raise SampleError(f"--rows {rows}", expected="at least 1", where=self.path)
+        keep = rows + 2
+        slots = tuple(replace(slot, tensor=slot.tensor.head(keep)) for slot in self.slots)
+        mask = None if self.mask is None else self.mask[:keep]
+        return replace(self, ids=self.ids[:keep], mask=mask, slots=slots)
+
     def with_claims(self, claims: list[Claim | None]) -> Sample:
         slots = tuple(replace(slot, claim=claim) for slot, claim in zip(self.slots, claims, strict=True))
         return replace(self, slots=slots)

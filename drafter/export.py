@@ -1,0 +1,199 @@
+"""A session log as Markdown and JSON for a bug report. Home folders and user names become `~`.
+
+Works on the records alone, so that a log file of another day, or of a session that crashed, gives the same report.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from drafter.errors import FileError
+from drafter.safe import safe
+
+Record = dict[str, Any]
+_HOMES = re.compile(r"/(?:home|Users)/[^/\s\"'`|,;]+")
+
+
+def export(records: list[Record], folder: Path) -> list[Path]:
+    """Write `eagle3-tui-TIME.md` and `.json` into `folder`, each atomically. Raises FileError where that fails."""
+    stem = f"eagle3-tui-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    text = json.dumps(shorten(records), indent=1, ensure_ascii=True)
+    return [
+        write_atomically(folder / f"{stem}.md", markdown(records)),
+        write_atomically(folder / f"{stem}.json", text + "\n"),
+    ]
+
+
+def write_atomically(path: Path, text: str) -> Path:
+    """Write `text` so that `path` is either whole or as it was. Raises FileError."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise FileError(f"cannot write the file ({error.strerror})", where=path) from error
+    return path
+
+
+def shorten(value: Any) -> Any:
+    """`value` with home folders and the user's name in paths replaced by `~`, at any depth."""
+    if isinstance(value, str):
+        return _shorten(value)
+    if isinstance(value, dict):
+        return {_shorten(str(k)): shorten(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [shorten(item) for item in value]
+    return value
+
+
+def _shorten(text: str) -> str:
+    home = str(Path.home())
+    if len(home) > 1:
+        text = re.sub(rf"{re.escape(home)}(?![\w.-])", "~", text)
+    text = _HOMES.sub("~", text)
+    user = _user()
+    return re.sub(rf"(?<=/){re.escape(user)}(?=/|$)", "~", text) if user else text
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""  # a container user without a name has none to hide
+
+
+def markdown(records: list[Record]) -> str:
+    """The report: environment, what was open, scores, the last steps, refusals, and the list of calls."""
+    records = shorten(records)
+    lines = ["# eagle3-tui session", "", *_environment(records[0])]
+    checkpoint = _last(records, "choose_checkpoint")
+    if checkpoint:
+        lines += _checkpoint(checkpoint["result"])
+    load = _last(records, "load")
+    if load:
+        result = load["result"]
+        lines += [
+            f"- device: {_code(result['device'])} {_code(result['dtype'])} ({_text(result['reason'])})",
+            f"- vocab map read as: {_text(result['vocab_map'])}; embedding: {_text(result['embedding'])}",
+            "",
+        ]
+    for record in _calls(records, "choose_sample"):
+        result = record["result"]
+        lines += [f"- sample {_code(record['inputs']['path'])}: {_text(result['format'])}, {result['tokens']} tokens"]
+    score = _last(records, "score")
+    if score:
+        lines += _score(score["result"])
+    lines += _steps(list(_calls(records, "step"))[-5:])
+    errors = [r for r in records if r.get("record") == "error"]
+    if errors:
+        lines += ["", "## Refusals", "", *(f"- {_text(r['call'])}: {_text(r['error'])}" for r in errors)]
+    lines += ["", "## Calls", "", "| call | inputs | digest |", "|---|---|---|"]
+    for record in _calls(records):
+        inputs = json.dumps(record["inputs"], ensure_ascii=True)
+        lines.append(f"| {_text(record['call'])} | {_code(inputs[:160])} | {_code(record['digest'])} |")
+    return "\n".join(lines) + "\n"
+
+
+def _environment(header: Record) -> list[str]:
+    versions = ", ".join(f"{_text(k)} {_text(v)}" for k, v in header.get("versions", {}).items())
+    return [
+        f"- command: {_code(' '.join(map(str, header.get('argv', []))))}",
+        f"- versions: {versions}; Python {_text(header.get('python', '?'))}",
+        f"- platform: {_text(header.get('platform', '?'))}, {header.get('cpus', '?')} CPUs",
+        "",
+    ]
+
+
+def _checkpoint(facts: Record) -> list[str]:
+    lines = ["## Checkpoint", "", f"- {_code(facts['path'])}: {_text(facts['dialect'])}, {_text(facts['producer'])}"]
+    for name, prints in facts.get("fingerprints", {}).items():
+        lines.append(f"- {_code(name)}: " + ", ".join(f"{_text(k)} {_code(v)}" for k, v in prints.items()))
+    target = facts.get("target", {})
+    lines.append(f"- target: {_code(target.get('path'))} ({_text(target.get('why', ''))})")
+    for warning in facts.get("warnings", []):
+        lines.append(f"- warning: {_text(warning)}")
+    lines += ["", "| field | value | from | key |", "|---|---|---|---|"]
+    for name, field in facts["config"].items():
+        source = field["source"] or ""
+        note = f" ({field['note']})" if field["note"] else ""
+        lines.append(f"| {_text(name)} | {_code(field['value'])} | {_text(source + note)} | {_code(field['key'])} |")
+    if facts["disagreements"]:
+        lines += ["", "Where the two configs disagree (`config.json` is what is configured):", ""]
+        lines += ["- " + ", ".join(f"{_text(k)}: {_code(v)}" for k, v in d.items()) for d in facts["disagreements"]]
+    return [*lines, ""]
+
+
+def _score(result: Record) -> list[str]:
+    lines = ["", "## Scores", ""]
+    lines.append(
+        f"- {len(result['samples'])} samples, mask {_text(result['mask'])}, depth {result['depth']}, view "
+        f"{_text(result['view'])}, {_text(result['device'])} {_text(result['dtype'])}"
+    )
+    lines.append(
+        f"- best {result['best']}, tied with it {result['tied_with_best']}, "
+        f"configured {result['configured']}, trained {result['trained']}"
+    )
+    for name, reason in result["reasons"].items():
+        lines.append(f"- {_text(name)}: {_text(reason)}")
+    for sample in result["samples"]:
+        slots = "; ".join(
+            f"{s['index']}: claimed {s['claimed']}, probed {s['probed']}, norm {s['mean_norm']}"
+            for s in sample["slots"]
+        )
+        lines.append(f"- {_code(sample['path'])}: {sample['tokens']} tokens; slots {_text(slots)}")
+    depth = range(result["depth"])
+    lines += ["", "next_token hits / rows per draft step (marginal), accept length with the bonus token", ""]
+    lines += [
+        "| slots | " + " | ".join(f"step {k}" for k in depth) + " | accept length | walk |",
+        "|---|" + "---|" * (result["depth"] + 2),
+    ]
+    ranked = sorted(result["orderings"], key=lambda o: -o["steps"][0]["next_token"]["marginal"]["hits"])
+    for ordering in ranked:
+        cells = [f"{m['hits']}/{m['total']}" for m in (step["next_token"]["marginal"] for step in ordering["steps"])]
+        lengths = ordering["accept_length"]
+        ends = [f"{v:.3f}" if v is not None else "-" for v in (lengths["mean"], lengths["walk"]["length"])]
+        lines.append(f"| {','.join(map(str, ordering['slots']))} | {' | '.join(cells + ends)} |")
+    return lines
+
+
+def _steps(records: list[Record]) -> list[str]:
+    if not records:
+        return []
+    lines = ["", "## Last steps", "", "| token | slots | fed | truth | rank | predicted | prob | chain | length |"]
+    lines.append("|---|---|---|---|---|---|---|---|---|")
+    for record in records:
+        r = record["result"]
+        truth = r["truth"] or {"text": "past the end"}
+        chain = " ".join(("=" if c["hit"] else "x") + str(c["text"]) for c in r["chain"])
+        best = r["predictions"][0]
+        cells = [r["at"], ",".join(map(str, r["ordering"])), _code(r["input"]["text"]), _code(truth["text"])]
+        cells += [r["truth_rank"], _code(best["text"]), f"{best['prob']:.3f}", _code(chain), r["accept_length"]]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return lines
+
+
+def _calls(records: list[Record], name: str | None = None) -> Iterator[Record]:
+    return (r for r in records if r.get("record") == "call" and (name is None or r.get("call") == name))
+
+
+def _last(records: list[Record], name: str) -> Record | None:
+    found = list(_calls(records, name))
+    return found[-1] if found else None
+
+
+def _text(value: object) -> str:
+    """Text of a stranger inside Markdown: nothing in it may become a table, a link, HTML or a mention."""
+    return re.sub(r"([\\`*_\[\]<>|#@])", r"\\\1", safe(value))
+
+
+def _code(value: object) -> str:
+    return "`" + safe(value).replace("`", "'").replace("|", "\\|") + "`"

@@ -1,0 +1,138 @@
+"""Where samples, target and tokenizer lie when the user did not say: beside the checkpoint, with the reason kept.
+
+Nothing is downloaded, and nothing is taken silently: every answer carries the words in which it is shown.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from drafter.checkpoint.checkpoint import Checkpoint
+from drafter.checkpoint.target import TargetFolder, open_target
+from drafter.errors import DrafterError
+from drafter.files.find import natural
+from drafter.sample.folder import is_sample_name, list_samples
+from drafter.sample.tokens import FILES as TOKENIZER_FILES
+
+LEVELS = 3  # folders above the checkpoint whose children are looked at
+MAX_CHILDREN = 200
+
+
+@dataclass(frozen=True)
+class Located:
+    path: Path
+    why: str
+
+
+def locate_target(given: Path | None, checkpoint: Checkpoint) -> tuple[TargetFolder | None, str]:
+    """The target folder and the reason, or None and what was looked for.
+
+    The user's choice, else the config's `verifier.name_or_path` if it is here, else a folder beside the checkpoint
+    that has the right sizes. Raises PathError or FileError only for the user's own choice.
+    """
+    if given is not None:
+        return open_target(given), "as given"
+    named = _verifier(checkpoint)
+    for path in _named_folders(named):
+        target = _fitting(path, checkpoint)
+        if target is not None:
+            return target, f"the config's verifier {named!r}"
+    for folder in _around(checkpoint.path):
+        target = _fitting(folder, checkpoint)
+        if target is not None:
+            return target, "found beside the checkpoint, by its sizes" + (f"; {named!r} is not here" if named else "")
+    return None, f"{named!r} is not here, and nothing beside the checkpoint fits" if named else "no target known"
+
+
+def _verifier(checkpoint: Checkpoint) -> str:
+    trained = checkpoint.trained_config.verifier if checkpoint.trained_config else ""
+    return checkpoint.config.verifier or trained
+
+
+def _named_folders(name: str) -> Iterator[Path]:
+    if not name or "\x00" in name:
+        return
+    path = Path(name).expanduser()
+    if path.is_absolute() and path.is_dir():
+        yield path
+    if name.count("/") == 1 and not path.is_absolute():
+        home = Path(os.environ.get("HF_HOME", Path.home() / ".cache" / "huggingface"))
+        snapshots = home / "hub" / f"models--{name.replace('/', '--')}" / "snapshots"
+        if snapshots.is_dir():
+            yield from sorted(snapshots.iterdir())
+
+
+def _fitting(folder: Path, checkpoint: Checkpoint) -> TargetFolder | None:
+    config = checkpoint.config
+    try:
+        target = open_target(folder)
+    except DrafterError:
+        return None
+    same = target.hidden_size == config.target_hidden_size and target.vocab_size == config.vocab_size
+    return target if same and target.embed is not None else None
+
+
+def _around(start: Path) -> Iterator[Path]:
+    """Folders with a config near `start`: its siblings, then those of the folders above."""
+    own = start.resolve()
+    for parent in list(own.parents)[:LEVELS]:
+        try:
+            children = sorted((e.name for e in os.scandir(parent) if e.is_dir()), key=natural)[:MAX_CHILDREN]
+        except OSError:
+            continue
+        for name in children:
+            folder = parent / name
+            if folder != own and not own.is_relative_to(folder) and (folder / "config.json").is_file():
+                yield folder
+
+
+def locate_samples(given: tuple[Path, ...], root: Path, poll: Callable[[], None]) -> tuple[list[Path], str]:
+    """Sample files and where they were found. Raises PathError only for the user's own choice.
+
+    Beside the checkpoints: below `root`, then in folders next to it that hold samples.
+    """
+    if given:
+        return list_samples(given, poll), ", ".join(map(str, given))
+    base = root.resolve() if root.is_dir() else root.resolve().parent
+    for folder in [base, *_sample_folders(base)]:
+        try:
+            return list_samples([folder], poll), f"{folder}, beside the checkpoints"
+        except DrafterError:
+            continue
+    return [], "none given (-s), none beside the checkpoints"
+
+
+def _sample_folders(base: Path) -> Iterator[Path]:
+    for parent in list(base.parents)[:2]:
+        try:
+            entries = list(os.scandir(parent))
+        except OSError:
+            continue
+        if any(is_sample_name(entry.name) for entry in entries):
+            yield parent
+        for entry in sorted(entries, key=lambda e: e.name):
+            named = any(word in entry.name.lower() for word in ("sample", "hidden", "data"))
+            if named and entry.is_dir() and Path(entry.path).resolve() != base:
+                yield Path(entry.path)
+
+
+def locate_tokenizer(
+    given: Path | None, checkpoint: Checkpoint | None, sample: Path | None, target: TargetFolder | None
+) -> Located | None:
+    """The file or folder to read token text from, or None: then ids are shown."""
+    if given is not None:
+        return Located(given, "as given")
+    places: list[tuple[Path, str]] = []
+    if checkpoint is not None:
+        places.append((checkpoint.path if checkpoint.path.is_dir() else checkpoint.path.parent, "the checkpoint's"))
+    if sample is not None:
+        places += [(sample.parent, "beside the sample"), (sample.parent.parent, "beside the samples")]
+    if target is not None:
+        places.append((target.path, "the target's"))
+    for folder, why in places:
+        if any((folder / name).is_file() for name in TOKENIZER_FILES):
+            return Located(folder, why)
+    return None

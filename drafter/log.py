@@ -1,0 +1,123 @@
+"""The session log: one JSON object a line, appended and flushed record by record, so that a crash loses nothing.
+
+Records are also kept in memory, so that an export works where no file may be written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TextIO
+
+from drafter.errors import FileError
+
+_PACKAGES = ("eagle3-tui", "torch", "textual", "safetensors", "numpy", "tokenizers", "pyarrow")
+
+
+class SessionLog:
+    """`path` None keeps records in memory only. A file that cannot be written is a `problem`, never a failure."""
+
+    def __init__(self, path: Path | None, argv: list[str]) -> None:
+        self.path = path
+        self.problem = ""
+        self.records: list[dict[str, Any]] = []
+        self._file: TextIO | None = None
+        if path is not None:
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = path.open("a", encoding="utf-8")
+            except OSError as error:
+                self.problem = f"no session log: {path}: {error.strerror}"
+                self.path = None
+        self.write(header(argv))
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        stamped = {"time": round(time.time(), 3), **record}
+        self.records.append(stamped)
+        if self._file is None:
+            return
+        try:
+            self._file.write(json.dumps(stamped, ensure_ascii=True) + "\n")
+            self._file.flush()
+        except OSError as error:
+            self.problem = f"the session log ends here: {error.strerror}"
+            self._file = None
+
+    def call(self, name: str, inputs: Mapping[str, Any], result: Any, *, keep: bool = True) -> None:
+        """One call of the session: its inputs, a digest of the result, and (with `keep`) the result itself."""
+        record: dict[str, Any] = {"record": "call", "call": name, "inputs": dict(inputs), "digest": digest(result)}
+        if keep:
+            record["result"] = result
+        self.write(record)
+
+    def failed(self, name: str, inputs: Mapping[str, Any], error: Exception) -> None:
+        self.write({"record": "error", "call": name, "inputs": dict(inputs), "error": str(error)})
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def header(argv: list[str]) -> dict[str, Any]:
+    """Versions and the command: what a bug report needs before anything else."""
+    versions = {}
+    for package in _PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return {
+        "record": "header",
+        "format": 1,
+        "argv": argv,
+        "versions": versions,
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "cpus": os.cpu_count(),
+        "terminal": {"TERM": os.environ.get("TERM", ""), "tty": sys.stdout.isatty()},
+    }
+
+
+def digest(result: Any) -> str:
+    """Sixteen hex digits of SHA-256 over the canonical JSON of `result`."""
+    text = json.dumps(result, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def default_path() -> Path:
+    """A new file in the user's state folder."""
+    import platformdirs
+
+    name = f"session-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.jsonl"
+    return Path(platformdirs.user_state_path("eagle3-tui", appauthor=False)) / name
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """The records of a log file; a last line that was cut off is left out. Raises FileError."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not text"
+        raise FileError(f"cannot read the log ({reason})", where=path) from error
+    records: list[dict[str, Any]] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            if number == len(lines) and records:
+                break
+            raise FileError(f"line {number} is not a record", expected="a session log", where=path) from error
+        if not isinstance(record, dict):
+            raise FileError(f"line {number} is not a record", expected="a session log", where=path)
+        records.append(record)
+    if not records or records[0].get("record") != "header":
+        raise FileError("no header in the first line", expected="a session log", where=path)
+    return records

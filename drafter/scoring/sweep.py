@@ -1,0 +1,43 @@
+"""Scoring a set of orderings on a set of samples, one (sample, ordering) at a time, pooled as counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from drafter.drafting.chains import draft_ids
+from drafter.drafting.context import SampleRun
+from drafter.drafting.verifier import VerifierChoice
+from drafter.scoring.counts import OrderingCounts, Truths, count, rows_needed
+from drafter.wiring import Ordering, Wiring
+
+Poll = Callable[[], None]
+
+
+def truths_of(run: SampleRun, choice: VerifierChoice | None) -> Truths:
+    """What the predictions on `run` are held against; a sample without a mask counts every token."""
+    sample, vocab = run.sample, run.drafter.vocab
+    mask = sample.mask if sample.mask is not None else torch.ones(sample.length, dtype=torch.bool)
+    full, draft = (choice.full, choice.draft) if choice is not None else (None, None)
+    return Truths(sample.ids, mask, vocab.target_ids, vocab.draft_ids, full, draft)
+
+
+def score_sample(
+    run: SampleRun,
+    truths: Truths,
+    orderings: Sequence[Ordering],
+    wiring: Wiring,
+    depth: int,
+    mode: str,
+    found: Callable[[Ordering, OrderingCounts], None],
+    poll: Poll = lambda: None,
+) -> None:
+    """Score each of `orderings` on one sample and hand every result to `found` as it comes.
+
+    Only the rows that enter a count are drafted. `poll` is called between blocks and steps and may raise Cancelled.
+    """
+    rows = rows_needed(truths.mask, mode, depth)
+    for ordering in orderings:
+        predicted = draft_ids(run, ordering, wiring, depth, rows, poll=poll)
+        found(ordering, count(predicted, truths, mode))
