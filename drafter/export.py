@@ -5,6 +5,7 @@ Works on the records alone, so that a log file of another day, or of a session t
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import json
 import os
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from drafter.errors import FileError
+from drafter.json_text import json_text
 from drafter.safe import safe
 
 Record = dict[str, Any]
@@ -24,10 +26,9 @@ _HOMES = re.compile(r"/(?:home|Users)/[^/\s\"'`|,;]+")
 def export(records: list[Record], folder: Path) -> list[Path]:
     """Write `eagle3-tui-TIME.md` and `.json` into `folder`, each atomically. Raises FileError where that fails."""
     stem = f"eagle3-tui-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
-    text = json.dumps(shorten(records), indent=1, ensure_ascii=True)
     return [
         write_atomically(folder / f"{stem}.md", markdown(records)),
-        write_atomically(folder / f"{stem}.json", text + "\n"),
+        write_atomically(folder / f"{stem}.json", json_text(shorten(records))),
     ]
 
 
@@ -39,7 +40,8 @@ def write_atomically(path: Path, text: str) -> Path:
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise FileError(f"cannot write the file ({error.strerror})", where=path) from error
     return path
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from drafter.errors import FileError
+from drafter.json_text import json_text, plain
 
 _PACKAGES = ("eagle3-tui", "torch", "textual", "safetensors", "numpy", "tokenizers", "pyarrow")
 
@@ -44,7 +45,7 @@ class SessionLog:
         if self._file is None:
             return
         try:
-            self._file.write(json.dumps(stamped, ensure_ascii=True) + "\n")
+            self._file.write(json_text(stamped, indent=None))
             self._file.flush()
         except OSError as error:
             self.problem = f"the session log ends here: {error.strerror}"
@@ -88,7 +89,7 @@ def header(argv: list[str]) -> dict[str, Any]:
 
 def digest(result: Any) -> str:
     """Sixteen hex digits of SHA-256 over the canonical JSON of `result`."""
-    text = json.dumps(result, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    text = json.dumps(plain(result), sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from drafter.checkpoint.checkpoint import Checkpoint
+from drafter.checkpoint.target import TargetFolder
 from drafter.checkpoint.vocab_map import VocabMap
 from drafter.drafting.readout import ChainLink, RowReadout, accepted
+from drafter.files.find import Found
 from drafter.sample.probe import SlotProbe
 from drafter.sample.sample import Sample
 from drafter.scoring.compare import best_ordering
@@ -218,10 +220,43 @@ def facts_json(checkpoint: Checkpoint, vocab: VocabMap | None) -> dict[str, Any]
         "missing": list(checkpoint.missing),
         "unused": list(checkpoint.unused),
         "warnings": list(checkpoint.warnings),
-        "vocab_map": None
-        if vocab is None
-        else {"reading": vocab.reading, "tests": [str(t) for t in vocab.tests], "warning": vocab.warning},
+        "vocab_map": None if vocab is None else vocab_json(vocab),
         "metrics": checkpoint.metrics,
+    }
+
+
+def vocab_json(vocab: VocabMap | None, problem: str = "") -> dict[str, Any]:
+    """How d2t is read and how both readings do; `problem` where it cannot be read."""
+    if vocab is None:
+        return {"reading": None, "tests": [], "warning": problem}
+    return {"reading": vocab.reading, "tests": [str(t) for t in vocab.tests], "warning": vocab.warning}
+
+
+def found_json(found: Found, picked: bool) -> dict[str, Any]:
+    return {
+        "name": found.name,
+        "path": str(found.path),
+        "bytes": found.size,
+        "links": list(found.links),
+        "state": found.state,
+        "picked": picked,
+    }
+
+
+def target_json(target: TargetFolder | None, why: str) -> dict[str, Any]:
+    """What the target's folder holds of what an inspector needs."""
+    if target is None:
+        return {"path": None, "why": why}
+    return {
+        "path": str(target.path),
+        "why": why,
+        "model_type": target.model_type,
+        "num_layers": target.num_layers,
+        "hidden_size": target.hidden_size,
+        "vocab_size": target.vocab_size,
+        "embed": target.embed is not None,
+        "norm": target.norm is not None,
+        "head": "tied to the embedding" if target.tied else target.head is not None,
     }
 
 

@@ -17,7 +17,7 @@ from drafter.files.find import Found, find_checkpoints
 from drafter.files.fingerprint import fingerprint
 from drafter.locate import Located, locate_samples, locate_target, locate_tokenizer
 from drafter.log import SessionLog
-from drafter.sample.claims import claim_slots
+from drafter.sample.claims import claim_slots, parse_slots
 from drafter.sample.open import open_sample
 from drafter.sample.tokens import TokenText, open_tokenizer, piece
 from drafter.wiring import (
@@ -31,6 +31,8 @@ from drafter.wiring import (
 )
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from drafter.checkpoint.statistics import TensorStatistics
     from drafter.checkpoint.target import TargetFolder
     from drafter.checkpoint.vocab_map import VocabMap
@@ -88,8 +90,10 @@ class _Open:
     sample: Sample | None = None
     run: SampleRun | None = None
     probes: list[SlotProbe] = field(default_factory=list)
+    drafted: dict[Ordering, Tensor] = field(default_factory=dict)  # step-0 draft ids [R] of orderings scored
     tokens: TokenText | None = None
     tokens_at: Located | None = None
+    tokens_problem: str = ""
 
 
 class Session:
@@ -98,18 +102,24 @@ class Session:
     def __init__(self, options: Options, log: SessionLog | None = None) -> None:
         self.options = options
         self.log = log if log is not None else SessionLog(None, [])
+        self.last_found: list[Found] = []
         self._now = _Open()
         if options.depth < 1:
             raise WiringError(f"--depth {options.depth}", expected="at least 1 draft step")
         if options.rows is not None and options.rows < 1:
             raise WiringError(f"--rows {options.rows}", expected="at least 1 row")
+        if options.slots is not None:
+            parse_slots(options.slots)
+        for name in options.orderings:
+            if name != "all":
+                parse_ordering(name)
 
     # ------------------------------------------------------------------ checkpoints
 
     def find(self, poll: Poll = no_poll) -> list[Found]:
         """Checkpoints at or below the path."""
         with _Logged(self.log, "find", {"path": str(self.options.path)}) as logged:
-            found = find_checkpoints(self.options.path, poll)
+            self.last_found = found = find_checkpoints(self.options.path, poll)
             logged.result = [{"name": f.name, "links": list(f.links), "state": f.state} for f in found]
         return found
 
@@ -121,6 +131,14 @@ class Session:
         best = [f for f in whole if any("best" in link for link in f.links)]
         return best[0] if best else max(whole, key=lambda f: -1 if f.epoch is None else f.epoch)
 
+    @staticmethod
+    def pick_why(picked: Found) -> str:
+        """The reason for which `pick` took `picked` among several."""
+        best = [link for link in picked.links if "best" in link]
+        if best:
+            return f"to which {best[0]} leads"
+        return "the last with weights" if not picked.state else f"the last, all have {picked.state}"
+
     def choose_checkpoint(self, found: Found) -> Checkpoint:
         """Open `found` by its headers and make it current; the target is looked for, the sample stays chosen."""
         inputs = {"path": str(found.path)}
@@ -129,7 +147,17 @@ class Session:
 
             checkpoint = open_checkpoint(found)
             target, why = locate_target(self.options.target, checkpoint)
-            self._now = _Open(checkpoint, target, why, tokens=self._now.tokens, tokens_at=self._now.tokens_at)
+            old = self._now
+            self._now = _Open(
+                checkpoint,
+                target,
+                why,
+                tokens=old.tokens,
+                tokens_at=old.tokens_at,
+                tokens_problem=old.tokens_problem,
+            )
+            if old.sample is not None:
+                self._now.sample = self._claimed(old.sample)
             facts = facts_json(checkpoint, None)
             facts["fingerprints"] = {p.name: fingerprint(p) for p in found.weights}
             facts["target"] = {"path": str(target.path) if target else None, "why": why}
@@ -158,6 +186,10 @@ class Session:
             logged.result = {k: getattr(found, k) for k in ("count", "nan", "inf", "zero", "mean", "std", "norm")}
         return found
 
+    @property
+    def vocab_warning(self) -> str:
+        return self._now.drafter.vocab.warning if self._now.drafter else ""
+
     def vocab_map(self) -> VocabMap:
         """d2t in the reading that the data supports."""
         from drafter.model.weights import load_vocab_map
@@ -176,16 +208,20 @@ class Session:
         """Open a sample (its states unread), with its slots' claims, and make it current."""
         with _Logged(self.log, "choose_sample", {"path": str(path), "slots": self.options.slots}) as logged:
             sample = self.open_sample(path)
-            self._now.sample, self._now.run, self._now.probes = sample, None, []
+            self._now.sample, self._now.run, self._now.probes, self._now.drafted = sample, None, [], {}
             self._find_tokens(path)
             logged.result = {"format": sample.format, "tokens": sample.length, "fingerprint": fingerprint(path)}
         return sample
 
     def open_sample(self, path: Path) -> Sample:
         """The sample in `path` with its claims, not made current."""
-        sample = open_sample(path).first_rows(self.options.rows)
+        return self._claimed(open_sample(path).first_rows(self.options.rows))
+
+    def _claimed(self, sample: Sample) -> Sample:
+        """`sample` with what its slots are said to be, as far as the checkpoint and target that are open know."""
+        unclaimed = sample.with_claims([None] * len(sample.slots))
         layers = self._now.target.num_layers if self._now.target else None
-        return claim_slots(sample, self.options.slots, self._trained_depths(), layers)
+        return claim_slots(unclaimed, self.options.slots, self._trained_depths(), layers)
 
     @property
     def sample(self) -> Sample:
@@ -236,14 +272,22 @@ class Session:
     @property
     def tokens_why(self) -> str:
         at = self._now.tokens_at
+        if self._now.tokens_problem:
+            return f"none: {self._now.tokens_problem}"
         return f"{at.path} ({at.why})" if at else "no tokenizer found: ids are shown (--tokenizer)"
 
     def _find_tokens(self, sample: Path | None) -> None:
         located = locate_tokenizer(self.options.tokenizer, self._now.checkpoint, sample, self._now.target)
         if located == self._now.tokens_at:
             return
-        self._now.tokens = open_tokenizer(located.path) if located else None
-        self._now.tokens_at = located
+        self._now.tokens, self._now.tokens_at, self._now.tokens_problem = None, located, ""
+        try:
+            self._now.tokens = open_tokenizer(located.path) if located else None
+        except DrafterError as error:
+            if self.options.tokenizer is not None:
+                self._now.tokens_at = None  # so that asking again refuses again
+                raise
+            self._now.tokens_problem = str(error)  # nobody asked for this file: ids do
 
     # ------------------------------------------------------------------ wiring
 
@@ -278,6 +322,11 @@ class Session:
         if not names or "all" in names:
             return all_orderings(slots, inputs)
         return list(dict.fromkeys(check_ordering(parse_ordering(name), slots, inputs) for name in names))
+
+    @property
+    def asked_ordering(self) -> bool:
+        """Whether the options name one ordering to begin with."""
+        return any(name != "all" for name in self.options.orderings)
 
     def first_ordering(self) -> tuple[Ordering, str]:
         """The ordering to begin with, and why: the one asked for, the trained, the configured, else the first slots."""
@@ -338,12 +387,25 @@ class Session:
         self.log.call("rows", {"ordering": list(ordering), "rows": span}, shown, keep=False)
         return found
 
-    def at_row(self, orderings: Sequence[Ordering], row: int, poll: Poll = no_poll) -> list[RowReadout]:
-        """Step 0 of one row under several orderings."""
+    def at_row(self, orderings: Sequence[Ordering], row: int, poll: Poll = no_poll) -> dict[Ordering, int]:
+        """The token predicted at one row under each of several orderings; what a sweep has drafted is not redone."""
         from drafter.drafting.readout import read_rows
 
-        run, wiring = self.run(poll), self.wiring
-        return [read_rows(run, ordering, wiring, [row], 1, poll)[0] for ordering in orderings]
+        run, wiring, found = self.run(poll), self.wiring, {}
+        for ordering in orderings:
+            drafted = self._now.drafted.get(ordering)
+            if drafted is not None and drafted[row] >= 0:
+                found[ordering] = int(run.drafter.vocab.target_ids[drafted[row]])
+            else:
+                poll()
+                found[ordering] = read_rows(run, ordering, wiring, [row], 1, poll)[0].predictions[0].id
+        return found
+
+    def check_token(self, at: int) -> None:
+        """Raises WiringError for a token that no row of the current sample predicts."""
+        last = self.sample.length
+        if not 2 <= at <= last:
+            raise WiringError(f"token {at}", expected=f"2..{last}: the first two have no row", where=self.sample.path)
 
     def step(self, at: int, ordering: Ordering, poll: Poll = no_poll, *, top: int = TOP) -> StepResult:
         """What is predicted for token `at` (row at - 2), and the chain of drafts from there.
@@ -351,19 +413,23 @@ class Session:
         Raises WiringError for a token that no row predicts.
         """
         from drafter.drafting.readout import read_chain, read_rows
-        from drafter.results import StepResult, step_ids, step_json
+        from drafter.results import StepResult
 
-        last = self.sample.length
-        if not 2 <= at <= last:
-            raise WiringError(f"token {at}", expected=f"2..{last}: the first two have no row", where=self.sample.path)
+        self.check_token(at)
         run, wiring, depth = self.run(poll), self.wiring, self.options.depth
         inputs = {"at": at, "ordering": list(ordering), "depth": depth, "view": self.options.view}
         with _Logged(self.log, "step", inputs) as logged:
             readout = read_rows(run, ordering, wiring, [at - 2], top, poll)[0]
             chain = read_chain(run, ordering, wiring, at - 2, depth, poll)
             result = StepResult(at, ordering, self.options.view, readout, tuple(chain))
-            logged.result = step_json(result, {i: self.piece(i) for i in step_ids(result)})
+            logged.result = self.step_json(result)
         return result
+
+    def step_json(self, result: StepResult) -> dict[str, Any]:
+        """`step --json` of a result of this session."""
+        from drafter.results import step_ids, step_json
+
+        return step_json(result, {i: self.piece(i) for i in step_ids(result)})
 
     # ------------------------------------------------------------------ scores
 
@@ -373,8 +439,10 @@ class Session:
         orderings: Sequence[Ordering] | None = None,
         on_progress: Callable[[ScoreResult], None] = lambda result: None,
         poll: Poll = no_poll,
+        *,
+        depth: int | None = None,
     ) -> ScoreResult:
-        """Score `orderings` (those of the options by default) on the samples in `paths`, pooled.
+        """Score `orderings` on the samples in `paths`, pooled; orderings and `depth` are those of the options if None.
 
         `on_progress` is given the same growing result after every (sample, ordering).
         """
@@ -385,14 +453,15 @@ class Session:
         if not self.has_sample:
             self.choose_sample(paths[0])
         chosen = list(orderings) if orderings is not None else self.orderings()
+        depth = options.depth if depth is None else depth
         configured, why = self.configured()
         result = ScoreResult(
-            options.depth, options.mask, options.view, configured, why, self.trained(), len(paths) * len(chosen)
+            depth, options.mask, options.view, configured, why, self.trained(), len(paths) * len(chosen)
         )
         inputs = {
             "paths": [str(p) for p in paths],
             "orderings": [list(o) for o in chosen],
-            "depth": options.depth,
+            "depth": depth,
             "mask": options.mask,
             "view": options.view,
         }
@@ -404,13 +473,15 @@ class Session:
                 result.samples.append(sample_json(run.sample, probes))
                 choice = self._verifier(run.sample, result, poll)
 
-                def found(ordering: Ordering, counts: OrderingCounts) -> None:
+                def found(ordering: Ordering, counts: OrderingCounts, ids: Tensor, run: SampleRun = run) -> None:
+                    if run is self._now.run:
+                        self._now.drafted[ordering] = ids[0]
                     old = result.scores.get(ordering)
                     result.scores[ordering] = counts if old is None else old + counts
                     result.done += 1
                     on_progress(result)
 
-                score_sample(run, truths_of(run, choice), chosen, self.wiring, options.depth, options.mask, found, poll)
+                score_sample(run, truths_of(run, choice), chosen, self.wiring, depth, options.mask, found, poll)
             logged.result = self.score_json(result)
         return result
 
@@ -445,6 +516,34 @@ class Session:
         assert self._now.placement is not None
         return score_json(self.checkpoint, self._placement_json(self._now.placement), result)
 
+    # ------------------------------------------------------------------ facts
+
+    def show_json(self, picked: Found, listed: SampleList, poll: Poll = no_poll) -> dict[str, Any]:
+        """`show --json` of what is open; without weights or samples, what there is."""
+        from drafter.results import facts_json, found_json, sample_json, target_json, vocab_json
+
+        if not self.has_sample:
+            self._find_tokens(None)
+        vocab: VocabMap | None = None
+        try:
+            vocab, problem = self.vocab_map(), ""
+        except DrafterError as error:
+            problem = str(error) if self.checkpoint.has_weights else "no weights"
+        configured, why = self.configured() if self.has_sample else (None, "no sample")
+        trained = self.trained() if self.has_sample else None
+        at = self._now.tokens_at
+        return {
+            "checkpoints": [found_json(f, f.path == picked.path) for f in self.last_found],
+            "checkpoint": {**facts_json(self.checkpoint, vocab), "vocab_map": vocab_json(vocab, problem)},
+            "target": target_json(*self.target),
+            "tokenizer": {"path": str(at.path) if at and self.tokens else None, "why": self.tokens_why},
+            "samples": {"count": len(listed.paths), "why": listed.why},
+            "sample": sample_json(self.sample, self.probe(poll)) if self.has_sample else None,
+            "configured": list(configured) if configured else None,
+            "configured_why": why,
+            "trained": list(trained) if trained else None,
+        }
+
     # ------------------------------------------------------------------ leaving
 
     def export(self, folder: Path) -> list[Path]:
@@ -452,6 +551,10 @@ class Session:
         from drafter.export import export
 
         return export(self.log.records, folder)
+
+    def note_failure(self, name: str, error: Exception, trace: str) -> None:
+        """Keep an unexpected failure in the log, with its traceback, for the bug report."""
+        self.log.write({"record": "error", "call": name, "inputs": {}, "error": repr(error), "trace": trace})
 
     def close(self) -> None:
         self.log.close()

@@ -19,7 +19,7 @@ from drafter.sample.sample import Sample
 from drafter.wiring import Ordering, Wiring
 
 BLOCK = 256  # rows computed at once: a cancel or a more urgent question waits for no more than this
-MAX_CONTEXTS = 6  # orderings whose context stays in memory: the current one and those just looked at
+MAX_CONTEXTS = 1 << 29  # bytes of contexts that stay in memory: the current ordering and those just looked at
 MAX_SHARED = 1 << 30  # bytes of per-slot fc products kept for a sweep
 
 
@@ -34,6 +34,10 @@ class Context:
     residual: Tensor
     normed: Tensor
     filled: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        return sum(t.numel() * t.element_size() for t in (self.keys, self.values, self.residual, self.normed))
 
 
 class SampleRun:
@@ -74,7 +78,7 @@ class SampleRun:
         context = self._contexts.get(key)
         if context is None:
             context = self._contexts[key] = self._empty(ordering, wiring)
-            if len(self._contexts) > MAX_CONTEXTS:
+            while len(self._contexts) > 2 and len(self._contexts) * context.nbytes > MAX_CONTEXTS:
                 self._contexts.popitem(last=False)
         self._contexts.move_to_end(key)
         while context.filled < rows:

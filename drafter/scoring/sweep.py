@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import torch
+from torch import Tensor
 
 from drafter.drafting.chains import draft_ids
 from drafter.drafting.context import SampleRun
@@ -30,14 +31,14 @@ def score_sample(
     wiring: Wiring,
     depth: int,
     mode: str,
-    found: Callable[[Ordering, OrderingCounts], None],
+    found: Callable[[Ordering, OrderingCounts, Tensor], None],
     poll: Poll = lambda: None,
 ) -> None:
-    """Score each of `orderings` on one sample and hand every result to `found` as it comes.
+    """Score each of `orderings` on one sample; `found` is given each one's counts and draft ids [depth, R] at once.
 
     Only the rows that enter a count are drafted. `poll` is called between blocks and steps and may raise Cancelled.
     """
     rows = rows_needed(truths.mask, mode, depth)
     for ordering in orderings:
         predicted = draft_ids(run, ordering, wiring, depth, rows, poll=poll)
-        found(ordering, count(predicted, truths, mode))
+        found(ordering, count(predicted, truths, mode), predicted)

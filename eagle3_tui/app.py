@@ -1,0 +1,313 @@
+"""The app: one screen of five views under a context line, the keys that work everywhere, and the way in and out.
+
+Knows which views there are and how they are told about changes; what they show is theirs. torch is not imported here
+or by anything that this module imports.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import App, ComposeResult, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import ContentSwitcher, Static
+
+from drafter.errors import PathError
+from drafter.log import SessionLog, default_path
+from drafter.safe import safe
+from drafter.session import Options, Session
+from drafter.wiring import name
+from eagle3_tui import terminal
+from eagle3_tui.controller import Controller
+from eagle3_tui.screens import legend
+from eagle3_tui.screens.checkpoints import CheckpointsView
+from eagle3_tui.screens.log import LogView
+from eagle3_tui.screens.orderings import OrderingsView
+from eagle3_tui.screens.samples import SamplesView
+from eagle3_tui.screens.step import StepView
+from eagle3_tui.screens.view import View
+from eagle3_tui.ui_settings import UiSettings
+from eagle3_tui.widgets.filter_input import FilterInput
+from eagle3_tui.widgets.modal_help import HelpScreen
+from eagle3_tui.widgets.styles import style
+from eagle3_tui.worker import Engine, EngineEvent
+
+VIEWS = ("checkpoints", "samples", "step", "orderings", "log")
+TITLES = ("Checkpoints", "Samples", "Step", "Orderings", "Log")
+_TICK = 0.5  # seconds between looks at whether the engine is busy; writes nothing while nothing changes
+
+
+class InspectorApp(App[int]):
+    CSS_PATH = "app.tcss"
+    COMMAND_PALETTE_BINDING = "colon"
+    ENABLE_COMMAND_PALETTE = True
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-tall")]  # noqa: RUF012
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(
+            Binding(str(i + 1), f"view('{v}')", TITLES[i], id=f"view.{v}", tooltip=f"the {TITLES[i]} view", show=False)
+            for i, v in enumerate(VIEWS)
+        ),
+        Binding(
+            "o", "ordering(1)", "Next ordering", id="ordering.next", tooltip="feed fc with the next ordering of slots"
+        ),
+        Binding("O", "ordering(-1)", "Previous ordering", id="ordering.previous", tooltip="the one before"),
+        Binding("b", "best", "Best ordering", id="ordering.best", tooltip="make the best ordering current"),
+        Binding("t", "trained", "Trained ordering", id="ordering.trained", tooltip="make the trained ordering current"),
+        Binding(
+            "c", "configured", "Configured", id="ordering.configured", tooltip="make the configured ordering current"
+        ),
+        Binding("slash", "filter", "Filter", id="app.filter", tooltip="show only rows with a text; esc shows all"),
+        Binding("e", "export", "Export", id="app.export", tooltip="write the session as Markdown and JSON"),
+        Binding("y", "copy", "Copy", id="app.copy", tooltip="copy the row: to the clipboard and to a file"),
+        Binding("escape", "leave", "Back", id="app.back", tooltip="stop what runs, or go back"),
+        Binding("question_mark", "help", "Help", id="app.help", tooltip="the keys that work here"),
+        Binding("ctrl+l", "redraw", "Redraw", id="app.redraw", tooltip="draw the whole screen again", show=False),
+        Binding(
+            "ctrl+z",
+            "suspend_process",
+            "Suspend",
+            id="app.suspend",
+            tooltip="back to the shell; fg returns",
+            show=False,
+        ),
+        Binding("q", "quit", "Quit", id="app.quit", tooltip="leave; the log stays"),
+        Binding("ctrl+c", "quit", "Quit", id="app.interrupt", show=False, priority=True, system=True),
+    ]
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        ascii: bool = False,
+        theme: str | None = None,
+        ansi_color: bool | None = None,
+        state_folder: Path,
+        on_terminal: Callable[[App[int]], None] | None = None,
+    ) -> None:
+        """`state_folder` is where exports and copies go; `on_terminal` sets up the real terminal once the app runs."""
+        super().__init__(ansi_color=ansi_color)
+        self.ascii, self.colorless = ascii, bool(ansi_color)
+        self.animation_level = "none"
+        self._theme_wanted = theme
+        self._state_folder = state_folder
+        self._on_terminal = on_terminal
+        self.engine = Engine(self.post_message)
+        self.controller = Controller(session, self.engine, self._tell)
+        self._answer: Callable[[str], None] | None = None
+
+    # ------------------------------------------------------------------ layout
+
+    def compose(self) -> ComposeResult:
+        yield Static("", id="context", markup=False)
+        yield Static("", id="bar", markup=False)
+        with ContentSwitcher(initial=VIEWS[0], id="views"):
+            yield CheckpointsView(id="checkpoints")
+            yield SamplesView(id="samples")
+            yield StepView(id="step")
+            yield OrderingsView(id="orderings")
+            yield LogView(id="log")
+        yield Static("", id="status", markup=False)
+        yield FilterInput(id="filter")
+
+    def on_mount(self) -> None:
+        if self._theme_wanted is not None:
+            self.theme = self._theme_wanted
+        if self._on_terminal is not None:
+            self._on_terminal(self)
+        self._draw_bar()
+        self.view.shown()
+        self.set_interval(_TICK, self._draw_status)
+        # only after the first frame: nothing that takes time may stand before it
+        self.call_after_refresh(self.controller.start)
+
+    @property
+    def view(self) -> View:
+        found = self.query_one(f"#{self.query_one(ContentSwitcher).current}", View)
+        return found
+
+    def on_engine_event(self, event: EngineEvent) -> None:
+        event.deliver()
+
+    def _tell(self, what: str) -> None:
+        """The controller changed a part of the state."""
+        if not self.is_running:
+            return
+        if what not in ("busy", "rows", "step", "others", "message"):
+            self._draw_context()
+        for view in self.query(View):
+            view.told(what)
+        self._draw_status()
+
+    # ------------------------------------------------------------------ lines around the views
+
+    def _draw_context(self) -> None:
+        state = self.controller.state
+        text = Text(no_wrap=True, overflow="ellipsis")
+        text.append(safe(state.chosen.name if state.chosen else "no checkpoint", 18), style("bold"))
+        if state.sample is not None:
+            text.append(f"  {safe(state.sample.path.name, 20)}")
+        if state.ordering is not None:
+            text.append(f"  fc={name(state.ordering)} {safe(state.label(state.ordering), 20)}", style("mark"))
+            if state.configured is not None and state.configured != state.ordering:
+                text.append(f"  config: {name(state.configured)}", style("warn"))
+        if state.placement:
+            text.append(f"  {state.placement.split(' (')[0]}", style("dim"))
+        self._put("#context", text)
+
+    def _draw_bar(self) -> None:
+        current = self.query_one(ContentSwitcher).current
+        text = Text(no_wrap=True)
+        for i, (view, title) in enumerate(zip(VIEWS, TITLES, strict=True)):
+            chosen = view == current
+            text.append(f"[{i + 1} {title}]" if chosen else f" {i + 1} {title} ", style("bold" if chosen else "dim"))
+        self._put("#bar", text)
+
+    def _draw_status(self) -> None:
+        state = self.controller.state
+        running = self.engine.running
+        text = Text(no_wrap=True, overflow="ellipsis")
+        if state.message:
+            text.append(safe(state.message), style(state.message_kind))
+        elif running:
+            scores = state.scores
+            done = f" {scores.result.done} of {scores.result.planned}" if scores and "scoring" in running[0] else ""
+            text.append(f"{running[0]}{done} …  esc stops", style("dim"))
+        else:
+            text.append(self.view.HINTS, style("dim"))
+        self._put("#status", text)
+
+    def _put(self, where: str, text: Text) -> None:
+        widget = self.query_one(where, Static)
+        if widget.content != text:
+            widget.update(text, layout=False)
+
+    # ------------------------------------------------------------------ keys
+
+    def action_view(self, view: str) -> None:
+        switcher = self.query_one(ContentSwitcher)
+        if switcher.current != view:
+            self.controller.state.message = ""
+            switcher.current = view
+            self._draw_bar()
+            self._draw_status()
+        self.view.shown()
+
+    def action_ordering(self, step: int) -> None:
+        self.controller.cycle_ordering(step)
+
+    def action_best(self) -> None:
+        scores = self.controller.state.scores
+        self._make_current(scores.best if scores is not None else None, "nothing scored yet")
+
+    def action_trained(self) -> None:
+        self._make_current(self.controller.state.trained, "no config says what was trained")
+
+    def action_configured(self) -> None:
+        state = self.controller.state
+        self._make_current(state.configured, state.configured_why or "no sample opened")
+
+    def _make_current(self, ordering: tuple[int, ...] | None, otherwise: str) -> None:
+        if ordering is None:
+            self.controller.say(otherwise, "warn")
+        else:
+            self.controller.choose_ordering(ordering)
+
+    def action_leave(self) -> None:
+        if self.controller.state.message:
+            self.controller.say("")
+        if not (self.view.back() or self.controller.cancel()):
+            self.query_one(FilterInput).open("")
+            self.query_one(FilterInput).action_clear()
+
+    def action_export(self) -> None:
+        self.controller.export(self._state_folder / "exports")
+
+    def action_copy(self) -> None:
+        text = self.view.copy_text()
+        if not text:
+            return
+        self.copy_to_clipboard(safe(text) if "\n" not in text else "\n".join(map(safe, text.splitlines())))
+        path = self._state_folder / "copied.txt"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
+        except OSError as error:
+            return self.controller.say(f"copied to the clipboard only: {error.strerror}", "warn")
+        self.controller.say(f"copied; also in {path}")
+
+    def action_redraw(self) -> None:
+        self.refresh(layout=True, repaint=True)
+
+    async def action_quit(self) -> None:
+        self.exit(0)
+
+    def action_help(self) -> None:
+        if not isinstance(self.screen, HelpScreen):
+            self.push_screen(HelpScreen(self.screen, legend.for_view(self.view)))
+
+    # ------------------------------------------------------------------ the line at the bottom
+
+    def action_filter(self) -> None:
+        self._answer = None
+        self.query_one(FilterInput).open()
+
+    def ask(self, prompt: str, placeholder: str, answer: Callable[[str], None]) -> None:
+        """Take one line of text; `answer` is called with it on Enter."""
+        self._answer = answer
+        self.controller.say(f"{prompt}: {placeholder}")
+        self.query_one(FilterInput).open("")
+
+    def on_filter_input_changed(self, event: FilterInput.Changed) -> None:
+        if self._answer is None:
+            self.view.keep_filter(event.text)
+
+    def on_filter_input_kept(self, event: FilterInput.Kept) -> None:
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            self.controller.say("")
+            answer(event.text)
+
+    def on_filter_input_cleared(self, event: FilterInput.Cleared) -> None:
+        if self._answer is None:
+            self.view.keep_filter("")
+        self._answer = None
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        for view, title in zip(VIEWS, TITLES, strict=True):
+            yield SystemCommand(title, f"go to the {title} view", lambda view=view: self.action_view(view))
+        yield SystemCommand("Export", "write the session for a bug report", self.action_export)
+        yield SystemCommand("Score all samples", "every ordering over every sample", self.controller.score_all)
+        yield SystemCommand("Theme", "choose another theme", self.action_change_theme)
+        yield SystemCommand("Help", "the keys that work here", self.action_help)
+        yield SystemCommand("Quit", "leave", lambda: self.exit(0))
+
+
+def run_app(options: Options, log_path: Path | None, settings: UiSettings) -> int:
+    """Run the screen until the user leaves; the exit code. Raises PathError where no screen can be shown."""
+    reason = terminal.check()
+    if reason is not None:
+        raise PathError(reason)
+    state_folder = default_path().parent
+    session = Session(options, SessionLog(log_path, settings.argv))
+    noise = state_folder / "stderr.log" if log_path is not None else None
+    with terminal.prepare(noise, settings.ascii) as found:
+        app = InspectorApp(
+            session,
+            ascii=found.ascii,
+            theme=found.theme,
+            ansi_color=found.ansi_color or None,
+            state_folder=state_folder,
+            on_terminal=terminal.attach,
+        )
+        result = app.run(mouse=settings.mouse)
+    code = result if result is not None else app.return_code or 0
+    if session.log.path is not None:
+        sys.stderr.write(f"session log: {session.log.path}\n")
+    return terminal.finish(code, app.engine, session.close)

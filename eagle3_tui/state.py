@@ -1,0 +1,88 @@
+"""What the screens show: one value that the controller fills on the UI thread and every view reads.
+
+Holds results as they are; how they look is the views' matter, how they come about is the session's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from drafter.wiring import Ordering
+
+if TYPE_CHECKING:
+    from drafter.checkpoint.checkpoint import Checkpoint
+    from drafter.checkpoint.statistics import TensorStatistics
+    from drafter.drafting.readout import RowReadout
+    from drafter.files.find import Found
+    from drafter.results import ScoreResult, StepResult
+    from drafter.sample.probe import SlotProbe
+    from drafter.sample.sample import Sample
+    from drafter.session import SampleList
+
+
+@dataclass(frozen=True)
+class Scores:
+    """A score at one moment of its sweep, with what follows from it."""
+
+    result: ScoreResult
+    best: Ordering | None
+    tied: tuple[Ordering, ...]
+    pooled: bool
+
+
+@dataclass
+class State:
+    """Everything is None or empty until it is known. `row` is the row under the cursor of the Step view."""
+
+    found: list[Found] = field(default_factory=list)
+    chosen: Found | None = None
+    checkpoint: Checkpoint | None = None
+    target: str = ""
+    samples: SampleList | None = None
+    sample: Sample | None = None
+    probes: list[SlotProbe] = field(default_factory=list)
+    orderings: list[Ordering] = field(default_factory=list)
+    ordering: Ordering | None = None
+    ordering_why: str = ""
+    user_ordered: bool = False
+    configured: Ordering | None = None
+    configured_why: str = ""
+    trained: Ordering | None = None
+    row: int = 0
+    rows: dict[Ordering, dict[int, RowReadout]] = field(default_factory=dict)
+    step: StepResult | None = None
+    others: dict[int, dict[Ordering, int]] = field(default_factory=dict)
+    scores: Scores | None = None
+    statistics: TensorStatistics | None = None
+    placement: str = ""
+    vocab: list[str] = field(default_factory=list)
+    ready: bool = False
+    busy: str = ""
+    message: str = ""
+    message_kind: str = ""
+
+    def forget_sample(self) -> None:
+        """Drop what belongs to the sample, before another one is opened."""
+        self.sample, self.probes, self.orderings, self.ordering = None, [], [], None
+        self.ordering_why, self.user_ordered, self.row = "", False, 0
+        self.configured, self.configured_why, self.trained = None, "", None
+        self.forget_results()
+
+    def forget_results(self) -> None:
+        """Drop what was computed, before it is computed again on other weights."""
+        self.rows, self.step, self.others, self.scores, self.ready = {}, None, {}, None, False
+
+    def slot_label(self, slot: int) -> str:
+        """What a slot is: its claim, `embed` where only the data shows it, else `?`."""
+        if self.sample is None or slot >= len(self.sample.slots):
+            return "?"
+        claim = self.sample.slots[slot].claim
+        if claim is not None:
+            return claim.label
+        probe = next((p for p in self.probes if p.index == slot), None)
+        return "embed" if probe is not None and probe.label == "embed" else "?"
+
+    def label(self, ordering: Ordering) -> str:
+        """`[embed,3,16]`: the slots of an ordering by what they are."""
+        return "[" + ",".join(self.slot_label(slot) for slot in ordering) + "]"
