@@ -229,6 +229,17 @@ class Session:
             raise SampleError("no sample chosen", hint="name one with --samples")
         return self._now.sample
 
+    def counted(self) -> list[bool]:
+        """Whether each row of the current sample counts at step 0 in the mask mode of the options."""
+        import torch
+
+        from drafter.scoring.counts import row_mask
+
+        sample = self.sample
+        mask = sample.mask if sample.mask is not None else torch.ones(sample.length, dtype=torch.bool)
+        counts: list[bool] = row_mask(mask, self.options.mask, sample.length - 1).tolist()
+        return counts
+
     @property
     def has_sample(self) -> bool:
         return self._now.sample is not None

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import ClassVar
 
+from rich.style import Style
 from rich.text import Text
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
@@ -155,11 +156,20 @@ class InspectorApp(App[int]):
             text.append(f"  {safe(state.sample.path.name, 20)}")
         if state.ordering is not None:
             text.append(f"  fc={name(state.ordering)} {safe(state.label(state.ordering), 20)}", style("mark"))
-            if state.configured is not None and state.configured != state.ordering:
-                text.append(f"  config: {name(state.configured)}", style("warn"))
+            text.append(*self._contradiction())
         if state.placement:
             text.append(f"  {state.placement.split(' (')[0]}", style("dim"))
         self._put("#context", text)
+
+    def _contradiction(self) -> tuple[str, Style]:
+        """What the config selects, where that is neither what was trained nor what the data shows to be best."""
+        state = self.controller.state
+        scores = state.scores
+        rivals = [state.trained, scores.best if scores is not None and scores.result.done else None]
+        agreed = scores is not None and state.configured in (scores.best, *scores.tied) and state.trained is None
+        if state.configured is None or agreed or all(r in (None, state.configured) for r in rivals):
+            return "", style("")
+        return f"  ! config selects {name(state.configured)}", style("warn")
 
     def _draw_bar(self) -> None:
         current = self.query_one(ContentSwitcher).current
@@ -172,21 +182,23 @@ class InspectorApp(App[int]):
     def _draw_status(self) -> None:
         state = self.controller.state
         running = self.engine.running
-        text = Text(no_wrap=True, overflow="ellipsis")
+        text = Text(no_wrap=True, overflow="ellipsis", end="")
         if state.message:
-            text.append(safe(state.message), style(state.message_kind))
+            # a refusal is one sentence that may need more than one line of the screen
+            text = Text(safe(state.message), style(state.message_kind), end="")
         elif running:
             scores = state.scores
             done = f" {scores.result.done} of {scores.result.planned}" if scores and "scoring" in running[0] else ""
             text.append(f"{running[0]}{done} …  esc stops", style("dim"))
         else:
-            text.append(self.view.HINTS, style("dim"))
+            small = "small window, details hidden  " if self.screen.has_class("-short") else ""
+            text.append(small + self.view.HINTS, style("dim"))
         self._put("#status", text)
 
     def _put(self, where: str, text: Text) -> None:
         widget = self.query_one(where, Static)
         if widget.content != text:
-            widget.update(text, layout=False)
+            widget.update(text, layout=where == "#status")
 
     # ------------------------------------------------------------------ keys
 

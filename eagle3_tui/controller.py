@@ -115,7 +115,7 @@ class Controller:
             sample = session.choose_sample(path)
             orderings = session.orderings(["all"])
             first, why = (keep, "chosen") if keep in orderings and keep else session.first_ordering()
-            return sample, orderings, first, why, session.configured(), session.trained()
+            return sample, orderings, first, why, session.counted(), session.configured(), session.trained()
 
         self._submit(f"opening {path.name}", work, "sample", CHOOSE, self._sample_opened)
 
@@ -123,11 +123,10 @@ class Controller:
         state, user = self.state, self.state.user_ordered
         state.forget_sample()
         state.sample, state.orderings, state.ordering, state.ordering_why = result[:4]
-        (state.configured, state.configured_why), state.trained = result[4:]
+        state.counted, (state.configured, state.configured_why), state.trained = result[4:]
         state.user_ordered = user and state.ordering_why == "chosen"
-        mask = state.sample.mask if state.sample is not None else None
-        # the first row whose prediction is supervised: that is where a person wants to look
-        state.row = max(int(mask.long().argmax()) - 2, 0) if mask is not None and bool(mask.any()) else 0
+        # the first row that counts is where a person wants to look
+        state.row = state.counted.index(True) if True in state.counted else 0
         self._changed("sample")
         self._load()
 
@@ -221,13 +220,13 @@ class Controller:
         self._submit("other orderings", work, "others", OTHERS, done)
 
     def find_miss(self, start: int, step: int, found: Callable[[int | None], None]) -> None:
-        """The next supervised row after `start` (before it, for step -1) that is predicted wrongly; None if none is."""
+        """The next counted row after `start` (before it, for step -1) that is predicted wrongly; None if none is."""
         state, ordering = self.state, self.state.ordering
         if not state.ready or ordering is None or state.sample is None:
             return
-        mask, last = state.sample.mask, state.sample.length - 3
+        last = state.sample.length - 3
         rows = range(start + step, last + 1 if step > 0 else -1, step)
-        candidates = [r for r in rows if 0 <= r <= last and (mask is None or bool(mask[r + 1]))]
+        candidates = [r for r in rows if 0 <= r <= last and state.counted[r]]
 
         def work(job: Job) -> tuple[int | None, dict[int, RowReadout]]:
             seen: dict[int, RowReadout] = {}

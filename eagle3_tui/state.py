@@ -33,7 +33,8 @@ class Scores:
 
 @dataclass
 class State:
-    """Everything is None or empty until it is known. `row` is the row under the cursor of the Step view."""
+    """Everything is None or empty until it is known. `row` is the row under the cursor of the Step view; `counted` says
+    which rows enter the scores at step 0."""
 
     found: list[Found] = field(default_factory=list)
     chosen: Found | None = None
@@ -49,6 +50,7 @@ class State:
     configured: Ordering | None = None
     configured_why: str = ""
     trained: Ordering | None = None
+    counted: list[bool] = field(default_factory=list)
     row: int = 0
     rows: dict[Ordering, dict[int, RowReadout]] = field(default_factory=dict)
     step: StepResult | None = None
@@ -65,7 +67,7 @@ class State:
     def forget_sample(self) -> None:
         """Drop what belongs to the sample, before another one is opened."""
         self.sample, self.probes, self.orderings, self.ordering = None, [], [], None
-        self.ordering_why, self.user_ordered, self.row = "", False, 0
+        self.ordering_why, self.user_ordered, self.row, self.counted = "", False, 0, []
         self.configured, self.configured_why, self.trained = None, "", None
         self.forget_results()
 

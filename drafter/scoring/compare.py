@@ -28,10 +28,14 @@ def mcnemar(ours: Tensor, theirs: Tensor) -> float:
 
 
 def best_ordering(scores: Mapping[Ordering, OrderingCounts]) -> tuple[Ordering | None, list[Ordering]]:
-    """The ordering with the highest step-0 accuracy (the first of equals), and those tied with it, best first."""
-    ranked = sorted(scores, key=lambda o: -(scores[o].accuracy.ratio or 0.0))
-    if not ranked or not scores[ranked[0]].accuracy.total:
+    """The ordering with the highest step-0 accuracy (the first of equals), and those tied with it, best first.
+
+    While a sweep runs some orderings have more samples than others: all are compared on the rows that they share.
+    """
+    shared = min((counts.row_hits.numel() for counts in scores.values()), default=0)
+    if not shared:
         return None, []
+    hits = {ordering: counts.row_hits[:shared] for ordering, counts in scores.items()}
+    ranked = sorted(hits, key=lambda o: -int(hits[o].sum()))
     best = ranked[0]
-    tied = [o for o in ranked[1:] if mcnemar(scores[best].row_hits, scores[o].row_hits) > TIE]
-    return best, tied
+    return best, [o for o in ranked[1:] if mcnemar(hits[best], hits[o]) > TIE]

@@ -49,6 +49,10 @@ class CheckpointsView(PanesView):
     PANES = ("runs", "config", "tensors")
     HINTS = "enter open  tab pane  / filter  e export  ? help  q quit"
 
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._placed = False  # whether the cursor was put on the first chosen checkpoint
+
     def make_panes(self) -> Iterator[Widget]:
         yield LineTable(
             [Column("", 1), Column("checkpoint", 26, cut="middle"), Column("size", 8, "right"), Column("")],
@@ -77,9 +81,9 @@ class CheckpointsView(PanesView):
         state = self.state
         lines = tree_lines(state.found, self.controller.session.options.path.name or "/") if state.found else []
         table = self.query_one("#runs", LineTable)
-        fresh = table.line_count == 0
         table.set_rows(Rows(lines, lambda i: self._run_cells(lines[i]), lambda i: (lines[i].name, lines[i].depth, i)))
-        if fresh and state.chosen is not None:
+        if state.chosen is not None and not self._placed:
+            self._placed = True
             where = next((i for i, line in enumerate(lines) if line.found is state.chosen), 0)
             table.move_to_row(where)
 
@@ -141,7 +145,7 @@ class TensorsPane(Vertical):
 
     def compose(self) -> ComposeResult:
         yield LineTable(
-            [Column("tensor", 44, cut="middle"), Column("dtype", 5), Column("shape", 15), Column("size")],
+            [Column("tensor", 38, cut="middle"), Column("dtype", 5), Column("shape", 15), Column("size")],
             empty="no weights",
             id="tensor-table",
         )
@@ -151,7 +155,6 @@ class TensorsPane(Vertical):
         self._names: list[str] = []
         self._checkpoint: Checkpoint | None = None
         self._statistics: TensorStatistics | None = None
-        self.query_one(PlotView).display = False
 
     def show(self, checkpoint: Checkpoint | None) -> None:
         self._checkpoint = checkpoint
@@ -174,13 +177,14 @@ class TensorsPane(Vertical):
     def show_statistics(self, found: TensorStatistics | None) -> None:
         self._statistics = found
         plot = self.query_one(PlotView)
-        plot.display = found is not None and bool(found.histogram)
+        plot.set_class(found is not None and bool(found.histogram), "shown")
         if found is not None and found.histogram:
             plot.show(lambda w, h: histogram(found, w, h, self.app))
 
     def hide_statistics(self) -> bool:
         plot = self.query_one(PlotView)
-        was, plot.display = plot.display, False
+        was = plot.has_class("shown")
+        plot.remove_class("shown")
         return was
 
     def detail_lines(self, row: int) -> list[list[tuple[str, str]]]:

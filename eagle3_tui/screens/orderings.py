@@ -74,16 +74,13 @@ class OrderingsView(View):
             yield PlotView(id="orderings-plot")
         yield Detail(id="orderings-detail")
 
-    def on_mount(self) -> None:
-        self.query_one(PlotView).display = False
-
     def table(self) -> LineTable:
         return self.query_one(LineTable)
 
     def changed(self, what: str) -> None:
         if what in ("all", "score", "ordering", "sample", "probes", "columns"):
             self._show_table(what in ("all", "columns", "score"))
-        if what in ("all", "score", "ordering", "columns") and self.query_one(PlotView).display:
+        if what in ("all", "score", "ordering", "columns") and self.query_one(PlotView).has_class("shown"):
             self._show_plot()
         if what not in ("busy", "message", "rows", "step", "others"):
             self._show_detail()
@@ -168,8 +165,8 @@ class OrderingsView(View):
 
     def action_plot(self) -> None:
         plot = self.query_one(PlotView)
-        plot.display = not plot.display
-        if plot.display:
+        plot.toggle_class("shown")
+        if plot.has_class("shown"):
             self._show_plot()
 
     def action_score_all(self) -> None:
@@ -180,7 +177,8 @@ class OrderingsView(View):
 
     def back(self) -> bool:
         plot = self.query_one(PlotView)
-        was, plot.display = plot.display, False
+        was = plot.has_class("shown")
+        plot.remove_class("shown")
         return was
 
     def on_resize(self) -> None:
@@ -207,7 +205,7 @@ class OrderingsView(View):
             for o, words in named.items()
         ]
         app: Any = self.app
-        title = f"{reading}, % per draft step"
+        title = f"{reading.metric} {reading.kind} %"
         self.query_one(PlotView).show(
             lambda w, h: draw(series, w, h, title, ascii=app.ascii, colorless=app.colorless, ylim=(0, 100))
         )

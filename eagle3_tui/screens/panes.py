@@ -65,6 +65,8 @@ class PanesView(View):
     def _arrange(self) -> None:
         for number, pane in enumerate(self._panes):
             pane.set_class(number == self.current, "current-pane")
+            # a wide screen shows two panes: the first, and the current or the second beside it
+            pane.set_class(number == 1 and self.current == 0, "beside")
         bar = Text(no_wrap=True)
         for number, name in enumerate(self.PANES):
             bar.append(

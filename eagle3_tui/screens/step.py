@@ -18,13 +18,13 @@ from eagle3_tui.screens.view import Detail, View
 from eagle3_tui.widgets.line_table import Cells, Column, LineTable, RowSource
 
 HIT, MISS, OUTSIDE, NOTHING = "=", "x", "o", "-"
-SUPERVISED = "|"
+COUNTED = "|"
 LEGEND = [
     (HIT, "the prediction is the sample's token"),
     (MISS, "the prediction is another token"),
     (OUTSIDE, "the sample's token is outside of the draft vocabulary: it cannot be predicted"),
     (NOTHING, "no token to compare with: past the end of the sample"),
-    (SUPERVISED, "a supervised row: it counts in the scores (mask mode next)"),
+    (COUNTED, "a row that counts in the scores, by the mask mode"),
 ]
 Line = list[tuple[str, str]]
 
@@ -56,8 +56,8 @@ class TokenRows(RowSource):
         sample, ordering = state.sample, state.ordering
         assert sample is not None
         truth = piece(int(sample.ids[i + 2])) if i + 2 < sample.length else "(end)"
-        counts = sample.mask is None or bool(sample.mask[i + 1])
-        head = [(str(i + 2), "" if counts else "dim"), (SUPERVISED if counts else "", "")]
+        counts = i < len(state.counted) and state.counted[i]
+        head = [(str(i + 2), "" if counts else "dim"), (COUNTED if counts else "", "")]
         readout = state.rows.get(ordering, {}).get(i) if ordering is not None else None
         if readout is None:
             return [*head, ("", ""), ("", ""), ("", ""), (truth, ""), ("…", "dim")]
@@ -72,7 +72,7 @@ class StepView(View):
     HINTS = "n/N miss  o/O ordering  b best  i token  e export  ? help  q quit"
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("n", "miss(1)", "Next miss", id="step.next_miss", tooltip="the next supervised row predicted wrongly"),
+        Binding("n", "miss(1)", "Next miss", id="step.next_miss", tooltip="the next row that counts and is predicted wrongly"),
         Binding("N", "miss(-1)", "Previous miss", id="step.previous_miss", tooltip="the one before"),
         Binding("i", "ask_token", "Go to token", id="step.token", tooltip="type a token number, enter goes there"),
     ]
@@ -133,7 +133,7 @@ class StepView(View):
 
     def _go_to_miss(self, row: int | None) -> None:
         if row is None:
-            self.controller.say("no further miss among the supervised rows")
+            self.controller.say("no further miss among the rows that count")
         else:
             self.table().move_to_row(row)
 
