@@ -10,6 +10,7 @@ import getpass
 import json
 import os
 import re
+import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from drafter.json_text import json_text
 from drafter.safe import safe
 
 Record = dict[str, Any]
+MOST_SAMPLES, MOST_CALLS = 12, 60  # an issue takes 65,536 characters
 _HOMES = re.compile(r"/(?:home|Users)/[^/\s\"'`|,;]+")
 
 
@@ -88,29 +90,40 @@ def markdown(records: list[Record]) -> str:
             f"- vocab map read as: {_text(result['vocab_map'])}; embedding: {_text(result['embedding'])}",
             "",
         ]
-    for record in _calls(records, "choose_sample"):
-        result = record["result"]
-        lines += [f"- sample {_code(record['inputs']['path'])}: {_text(result['format'])}, {result['tokens']} tokens"]
+    for record in list(_calls(records, "choose_sample"))[-MOST_SAMPLES:]:
+        result, path = record["result"], record["inputs"]["path"]
+        lines += [f"- sample {_code(path)}: {_text(result['format'])}, {_text(result['tokens'])} tokens"]
     score = _last(records, "score")
     if score:
         lines += _score(score["result"])
     lines += _steps(list(_calls(records, "step"))[-5:])
-    errors = [r for r in records if r.get("record") == "error"]
-    if errors:
-        lines += ["", "## Refusals", "", *(f"- {_text(r['call'])}: {_text(r['error'])}" for r in errors)]
-    lines += ["", "## Calls", "", "| call | inputs | digest |", "|---|---|---|"]
-    for record in _calls(records):
+    lines += _errors([r for r in records if r.get("record") == "error"])
+    calls = list(_calls(records))
+    lines += ["", "## Calls", ""]
+    if len(calls) > MOST_CALLS:
+        lines += [f"The last {MOST_CALLS} of {len(calls)}; all are in the log.", ""]
+    lines += ["| call | inputs | digest |", "|---|---|---|"]
+    for record in calls[-MOST_CALLS:]:
         inputs = json.dumps(record["inputs"], ensure_ascii=True)
         lines.append(f"| {_text(record['call'])} | {_code(inputs[:160])} | {_code(record['digest'])} |")
     return "\n".join(lines) + "\n"
 
 
+def _errors(errors: list[Record]) -> list[str]:
+    lines = ["", "## Refusals", ""] if errors else []
+    for record in errors:
+        lines.append(f"- {_text(record['call'])}: {_text(record['error'])}")
+        if record.get("trace"):
+            lines += ["", *("      " + safe(line) for line in str(record["trace"]).splitlines()), ""]
+    return lines
+
+
 def _environment(header: Record) -> list[str]:
     versions = ", ".join(f"{_text(k)} {_text(v)}" for k, v in header.get("versions", {}).items())
     return [
-        f"- command: {_code(' '.join(map(str, header.get('argv', []))))}",
+        f"- command: {_code(shlex.join(map(str, header.get('argv', []))))}",
         f"- versions: {versions}; Python {_text(header.get('python', '?'))}",
-        f"- platform: {_text(header.get('platform', '?'))}, {header.get('cpus', '?')} CPUs",
+        f"- platform: {_text(header.get('platform', '?'))}, {_text(header.get('cpus', '?'))} CPUs",
         "",
     ]
 
@@ -137,21 +150,23 @@ def _checkpoint(facts: Record) -> list[str]:
 def _score(result: Record) -> list[str]:
     lines = ["", "## Scores", ""]
     lines.append(
-        f"- {len(result['samples'])} samples, mask {_text(result['mask'])}, depth {result['depth']}, view "
+        f"- {len(result['samples'])} samples, mask {_text(result['mask'])}, depth {_text(result['depth'])}, view "
         f"{_text(result['view'])}, {_text(result['device'])} {_text(result['dtype'])}"
     )
     lines.append(
-        f"- best {result['best']}, tied with it {result['tied_with_best']}, "
-        f"configured {result['configured']}, trained {result['trained']}"
+        f"- best {_code(result['best'])}, tied with it {_code(result['tied_with_best'])}, "
+        f"configured {_code(result['configured'])}, trained {_code(result['trained'])}"
     )
     for name, reason in result["reasons"].items():
         lines.append(f"- {_text(name)}: {_text(reason)}")
-    for sample in result["samples"]:
+    for sample in result["samples"][:MOST_SAMPLES]:
         slots = "; ".join(
-            f"{s['index']}: claimed {s['claimed']}, probed {s['probed']}, norm {s['mean_norm']}"
+            f"{s['index']}: claimed {s['claimed']}, probed {s['probed']}, norm {_number(s['mean_norm'])}"
             for s in sample["slots"]
         )
-        lines.append(f"- {_code(sample['path'])}: {sample['tokens']} tokens; slots {_text(slots)}")
+        lines.append(f"- {_code(sample['path'])}: {_text(sample['tokens'])} tokens; slots {_text(slots)}")
+    if len(result["samples"]) > MOST_SAMPLES:
+        lines.append(f"- and {len(result['samples']) - MOST_SAMPLES} more")
     depth = range(result["depth"])
     lines += ["", "next_token hits / rows per draft step (marginal), accept length with the bonus token", ""]
     lines += [
@@ -162,8 +177,9 @@ def _score(result: Record) -> list[str]:
     for ordering in ranked:
         cells = [f"{m['hits']}/{m['total']}" for m in (step["next_token"]["marginal"] for step in ordering["steps"])]
         lengths = ordering["accept_length"]
-        ends = [f"{v:.3f}" if v is not None else "-" for v in (lengths["mean"], lengths["walk"]["length"])]
-        lines.append(f"| {','.join(map(str, ordering['slots']))} | {' | '.join(cells + ends)} |")
+        ends = [_number(lengths["mean"]), _number(lengths["walk"]["length"])]
+        cells = [",".join(map(str, ordering["slots"])), *cells, *ends]
+        lines.append(f"| {' | '.join(map(_text, cells))} |")
     return lines
 
 
@@ -177,9 +193,9 @@ def _steps(records: list[Record]) -> list[str]:
         truth = r["truth"] or {"text": "past the end"}
         chain = " ".join(("=" if c["hit"] else "x") + str(c["text"]) for c in r["chain"])
         best = r["predictions"][0]
-        cells = [r["at"], ",".join(map(str, r["ordering"])), _code(r["input"]["text"]), _code(truth["text"])]
-        cells += [r["truth_rank"], _code(best["text"]), f"{best['prob']:.3f}", _code(chain), r["accept_length"]]
-        lines.append(f"| {' | '.join(map(str, cells))} |")
+        cells = [_text(r["at"]), _text(",".join(map(str, r["ordering"]))), _code(r["input"]["text"])]
+        cells += [_code(truth["text"]), _text(r["truth_rank"]), _code(best["text"]), _number(best["prob"])]
+        lines.append(f"| {' | '.join([*cells, _code(chain), _text(r['accept_length'])])} |")
     return lines
 
 
@@ -194,7 +210,13 @@ def _last(records: list[Record], name: str) -> Record | None:
 
 def _text(value: object) -> str:
     """Text of a stranger inside Markdown: nothing in it may become a table, a link, HTML or a mention."""
-    return re.sub(r"([\\`*_\[\]<>|#@])", r"\\\1", safe(value))
+    escaped = re.sub(r"([\\`*_\[\]<>|])", r"\\\1", safe(value))
+    # GitHub looks for mentions and issue numbers after Markdown's escapes are gone, but not in code
+    return re.sub(r"[@#]", r"`\g<0>`", escaped)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
 
 
 def _code(value: object) -> str:

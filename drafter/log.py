@@ -5,6 +5,7 @@ Records are also kept in memory, so that an export works where no file may be wr
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -49,7 +50,7 @@ class SessionLog:
             self._file.flush()
         except OSError as error:
             self.problem = f"the session log ends here: {error.strerror}"
-            self._file = None
+            self.close()
 
     def call(self, name: str, inputs: Mapping[str, Any], result: Any, *, keep: bool = True) -> None:
         """One call of the session: its inputs, a digest of the result, and (with `keep`) the result itself."""
@@ -62,9 +63,10 @@ class SessionLog:
         self.write({"record": "error", "call": name, "inputs": dict(inputs), "error": str(error)})
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        file, self._file = self._file, None
+        if file is not None:
+            with contextlib.suppress(OSError):  # closing writes again what could not be written
+                file.close()
 
 
 def header(argv: list[str]) -> dict[str, Any]:

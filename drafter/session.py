@@ -143,7 +143,7 @@ class Session:
         """Open `found` by its headers and make it current; the target is looked for, the sample stays chosen."""
         inputs = {"path": str(found.path)}
         with _Logged(self.log, "choose_checkpoint", inputs) as logged:
-            from drafter.results import facts_json
+            from drafter.checkpoint.facts import facts_json
 
             checkpoint = open_checkpoint(found)
             target, why = locate_target(self.options.target, checkpoint)
@@ -531,7 +531,8 @@ class Session:
 
     def show_json(self, picked: Found, listed: SampleList, poll: Poll = no_poll) -> dict[str, Any]:
         """`show --json` of what is open; without weights or samples, what there is."""
-        from drafter.results import facts_json, found_json, sample_json, target_json, vocab_json
+        from drafter.checkpoint.facts import facts_json, found_json, target_json, vocab_json
+        from drafter.results import sample_json
 
         if not self.has_sample:
             self._find_tokens(None)

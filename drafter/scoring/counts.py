@@ -11,64 +11,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-MASK_MODES = ("next", "same", "predicted", "all")
+from drafter.scoring.tallies import Count, Lengths, StepCounts
+
 _SHIFT = {"next": 1, "same": 0, "predicted": 2}
-METRICS = ("next_token", "verifier_strict", "verifier_draft_vocab", "in_vocab")
-KINDS = ("marginal", "joint", "conditional")
-
-
-@dataclass(frozen=True)
-class Count:
-    hits: int = 0
-    total: int = 0
-
-    def __add__(self, other: Count) -> Count:
-        return Count(self.hits + other.hits, self.total + other.total)
-
-    @property
-    def ratio(self) -> float | None:
-        return self.hits / self.total if self.total else None
-
-
-@dataclass(frozen=True)
-class StepCounts:
-    """One metric at one step. marginal: right at this step; joint: right at this and all steps before; conditional: the
-    same hits over the rows that were right before."""
-
-    marginal: Count = Count()
-    joint: Count = Count()
-    conditional: Count = Count()
-
-    def __add__(self, other: StepCounts) -> StepCounts:
-        return StepCounts(
-            self.marginal + other.marginal, self.joint + other.joint, self.conditional + other.conditional
-        )
-
-
-@dataclass(frozen=True)
-class Lengths:
-    """`histogram[n]` rows accept n drafts: their accept length is n + 1, the bonus token counted."""
-
-    histogram: tuple[int, ...]
-    rounds: int = 0
-    tokens: int = 0
-
-    def __add__(self, other: Lengths) -> Lengths:
-        both = tuple(a + b for a, b in zip(self.histogram, other.histogram, strict=True))
-        return Lengths(both, self.rounds + other.rounds, self.tokens + other.tokens)
-
-    @property
-    def rows(self) -> int:
-        return sum(self.histogram)
-
-    @property
-    def mean(self) -> float | None:
-        return sum((n + 1) * c for n, c in enumerate(self.histogram)) / self.rows if self.rows else None
-
-    @property
-    def walk(self) -> float | None:
-        """Tokens emitted a round when the recorded text is decoded round by round: what a server's log would say."""
-        return self.tokens / self.rounds if self.rounds else None
 
 
 @dataclass(frozen=True)
@@ -88,6 +33,11 @@ class Truths:
     @property
     def length(self) -> int:
         return self.ids.numel()
+
+    def can_be_drafted(self, ids: Tensor) -> Tensor:
+        """Which target ids [n] are in the draft vocabulary; a padded head can choose ids beyond every vocabulary."""
+        last = len(self.draft_ids) - 1
+        return (ids >= 0) & (ids <= last) & (self.draft_ids[ids.clamp(0, last)] >= 0)
 
 
 @dataclass(frozen=True)
@@ -129,7 +79,7 @@ def rows_needed(mask: Tensor, mode: str, depth: int) -> Tensor:
     counted = row_mask(mask, mode, rows)
     starts = row_mask(mask, "next", rows)
     needed = counted | starts
-    for k in range(1, depth):
+    for k in range(1, min(depth, rows)):
         needed[: rows - k] |= counted[k:]
     return needed.nonzero().flatten()
 
@@ -144,12 +94,12 @@ def count(predicted: Tensor, truths: Truths, mode: str) -> OrderingCounts:
     _add_metric(steps, "next_token", right, mask, 2, None)
     if truths.verifier_full is not None and truths.verifier_draft is not None:
         strict, own = _verifier_hits(mapped, truths.verifier_full), _verifier_hits(predicted, truths.verifier_draft)
-        inside = truths.draft_ids[truths.verifier_full] >= 0  # [T]
+        inside = truths.can_be_drafted(truths.verifier_full)  # [T]
         _add_metric(steps, "verifier_strict", strict, mask, 1, None)
         _add_metric(steps, "verifier_draft_vocab", own, mask, 1, None)
         _add_metric(steps, "in_vocab", strict, mask, 1, inside)
     counted = mask[: rows - 1]
-    covered = truths.draft_ids[truths.ids[2:].clamp(0, len(truths.draft_ids) - 1)] >= 0
+    covered = truths.can_be_drafted(truths.ids[2:])
     coverage = Count(int((covered & counted).sum()), int(counted.sum()))
     lengths = _accept_lengths(right, mask)
     rounds, tokens = _walk(right, truths.mask)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 
-from drafter.scoring.counts import Count, OrderingCounts
+from drafter.scoring.tallies import Count
 from drafter.wiring import Ordering, name
 from eagle3_tui.screens.view import Detail, Rows, View, percent
 from eagle3_tui.state import State
 from eagle3_tui.widgets.line_table import Cells, Column, LineTable
 from eagle3_tui.widgets.plot import PlotView, Series, draw
+
+if TYPE_CHECKING:
+    from drafter.scoring.counts import OrderingCounts
 
 LEGEND = [
     ("*", "the best ordering by step-0 accuracy"),

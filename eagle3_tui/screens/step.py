@@ -5,17 +5,19 @@ Row t predicts token t + 2 and is shown under that token's number, as `step --at
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 
-from drafter.drafting.readout import RowReadout
-from drafter.results import StepResult
 from drafter.wiring import Ordering, name
 from eagle3_tui.screens.view import Detail, View
 from eagle3_tui.widgets.line_table import Cells, Column, LineTable, RowSource
+
+if TYPE_CHECKING:
+    from drafter.drafting.readout import RowReadout
+    from drafter.results import StepResult
 
 HIT, MISS, OUTSIDE, NOTHING = "=", "x", "o", "-"
 COUNTED = "|"
@@ -72,7 +74,13 @@ class StepView(View):
     HINTS = "n/N miss  o/O ordering  b best  i token  e export  ? help  q quit"
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("n", "miss(1)", "Next miss", id="step.next_miss", tooltip="the next row that counts and is predicted wrongly"),
+        Binding(
+            "n",
+            "miss(1)",
+            "Next miss",
+            id="step.next_miss",
+            tooltip="the next counted row predicted wrongly",
+        ),
         Binding("N", "miss(-1)", "Previous miss", id="step.previous_miss", tooltip="the one before"),
         Binding("i", "ask_token", "Go to token", id="step.token", tooltip="type a token number, enter goes there"),
     ]

@@ -57,6 +57,7 @@ async def settle(app: InspectorApp, pilot: object, seconds: float = 60.0) -> Non
 
 def dump(app: InspectorApp) -> str:
     """The screen as text; clock times and digests blanked."""
+    app._draw_status()  # what the clock would do within half a second
     lines = ["".join(segment.text for segment in strip).rstrip() for strip in app.screen._compositor.render_strips()]
     text = "\n".join(lines) + "\n"
     text = re.sub(r"\d\d:\d\d:\d\d", "--:--:--", text)

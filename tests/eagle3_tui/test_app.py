@@ -24,10 +24,12 @@ async def test_screens(story: Path, size: tuple[int, int]) -> None:
     name = f"{size[0]}x{size[1]}"
     async with app.run_test(size=size) as pilot:
         await settle(app, pilot)
-        for view in VIEWS:
+        for view in VIEWS[:-1]:
             app.action_view(view)
             await settle(app, pilot)
             check_golden(f"{view}-{name}", dump(app))
+        await pilot.press("5")  # what stands in the log, and when, depends on how fast the machine is
+        assert all(call in dump(app) for call in ("choose_checkpoint", "choose_sample", "load", "score"))
         for view, panes in (("checkpoints", ("config", "tensors")), ("samples", ("text", "slots"))):
             app.action_view(view)
             for pane in panes:
