@@ -19,6 +19,8 @@ from __future__ import annotations
 
 from drafter.safe import safe
 
+MAX_LINE = 1000  # a name in a file may be megabytes long
+
 
 class DrafterError(Exception):
     """The base of all refusals. `str()` is the whole line; the parts stay readable as attributes."""
@@ -32,7 +34,7 @@ class DrafterError(Exception):
             parts.append(f"in {self.where}")
         if hint:
             parts.append(hint)
-        super().__init__(safe("; ".join(parts)))
+        super().__init__(safe("; ".join(parts), MAX_LINE))
 
 
 class PathError(DrafterError):

@@ -16,6 +16,7 @@ from drafter.sample.sample import Slot
 
 Ordering = tuple[int, ...]
 MAX_ORDERINGS = 5040
+MAX_DIGITS = 6
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def all_orderings(slots: int, inputs: int) -> list[Ordering]:
 def parse_ordering(text: str) -> Ordering:
     """`0,1,2` as an ordering. Raises WiringError for anything else."""
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdigit() for part in parts):
+    if not all(part.isdecimal() and part.isascii() and len(part) <= MAX_DIGITS for part in parts):
         raise WiringError(f"the ordering {text!r}", expected="slot numbers like 0,1,2, or 'all'")
     return tuple(int(part) for part in parts)
 

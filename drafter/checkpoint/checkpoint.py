@@ -71,8 +71,9 @@ def open_checkpoint(found: Found) -> Checkpoint:
     files = TensorFiles([], index) if index.is_file() and found.path.is_dir() else TensorFiles(found.weights)
     tensors = by_canonical_name(files.all())
     config, warnings = _fit_to_weights(config, tensors)
-    needed = expected(config.num_layers) if tensors else []
-    optional = {"embed_tokens.weight", "lm_head.weight", "d2t", "t2d", *_optional(config, tensors)}
+    inputs = _fc_inputs(config, tensors)
+    needed = expected(config.num_layers) + _norms_asked_for(config, inputs) if tensors else []
+    optional = {"embed_tokens.weight", "lm_head.weight", "d2t", "t2d", *_optional(config)}
     return Checkpoint(
         path=found.path,
         name=found.name,
@@ -80,7 +81,7 @@ def open_checkpoint(found: Found) -> Checkpoint:
         trained_config=trained,
         disagreements=tuple(differing),
         tensors=tensors,
-        fc_inputs=_fc_inputs(config, tensors),
+        fc_inputs=inputs,
         missing=tuple(name for name in needed if name not in tensors),
         unused=tuple(name for name in tensors if name not in needed and name not in optional),
         warnings=tuple(warnings),
@@ -108,10 +109,10 @@ def _side_file(path: Path) -> dict[str, Any]:
 
 
 def _fc_inputs(config: DrafterConfig, tensors: dict[str, StoredTensor]) -> int:
-    fc = tensors.get("fc.weight")
+    fc = _matrix(tensors, "fc.weight")
     if fc is None:
         return len(config.aux_ids) if config.aux_ids else 3
-    if len(fc.shape) != 2 or fc.shape[1] % config.target_hidden_size or fc.shape[0] != config.hidden_size:
+    if fc.shape[0] != config.hidden_size or not fc.shape[1] or fc.shape[1] % config.target_hidden_size:
         raise CheckpointError(
             f"fc.weight is {list(fc.shape)}",
             expected=f"[{config.hidden_size}, A * {config.target_hidden_size}]",
@@ -120,10 +121,17 @@ def _fc_inputs(config: DrafterConfig, tensors: dict[str, StoredTensor]) -> int:
     return fc.shape[1] // config.target_hidden_size
 
 
+def _matrix(tensors: dict[str, StoredTensor], name: str) -> StoredTensor | None:
+    stored = tensors.get(name)
+    if stored is not None and len(stored.shape) != 2:
+        raise CheckpointError(f"{name} is {list(stored.shape)}", expected="two dimensions", where=stored.path)
+    return stored
+
+
 def _fit_to_weights(config: DrafterConfig, tensors: dict[str, StoredTensor]) -> tuple[DrafterConfig, list[str]]:
     """Where a default of the config contradicts the weights, the weights are right; a key that does is an error."""
     warnings: list[str] = []
-    q = tensors.get("layers.0.self_attn.q_proj.weight")
+    q = _matrix(tensors, "layers.0.self_attn.q_proj.weight")
     if q is not None and config.attention == "gqa" and q.shape[0] != config.num_heads * config.head_dim:
         head_dim, rest = divmod(q.shape[0], config.num_heads)
         stated = config.evidence.get("head_dim")
@@ -136,18 +144,19 @@ def _fit_to_weights(config: DrafterConfig, tensors: dict[str, StoredTensor]) -> 
         note = Evidence("weights", "q_proj rows / num_attention_heads", head_dim)
         config = replace(config, head_dim=head_dim, evidence={**config.evidence, "head_dim": note})
         warnings.append(f"head_dim {head_dim} taken from the weights: the config states none")
-    head = tensors.get("lm_head.weight")
+    head = _matrix(tensors, "lm_head.weight")
     if head is not None and config.draft_vocab_size is not None and head.shape[0] != config.draft_vocab_size:
         warnings.append(f"lm_head has {head.shape[0]} rows, the config says draft_vocab_size {config.draft_vocab_size}")
     return config, warnings
 
 
-def _optional(config: DrafterConfig, tensors: dict[str, StoredTensor]) -> set[str]:
+def _norms_asked_for(config: DrafterConfig, inputs: int) -> list[str]:
+    names = ["input_norm.weight"] if config.norm_before_fc else []
+    return names + [f"fc_norm.{i}.weight" for i in range(inputs) if config.fc_norm]
+
+
+def _optional(config: DrafterConfig) -> set[str]:
     used = set()
-    if config.norm_before_fc:
-        used.add("input_norm.weight")
-    if config.fc_norm:
-        used |= {name for name in tensors if name.startswith("fc_norm.")}
     for layer in range(config.num_layers):
         used |= {f"layers.{layer}.self_attn.{p}_proj.bias" for p in "qkvo"}
         used |= {f"layers.{layer}.self_attn.{p}_norm.weight" for p in "qk"}

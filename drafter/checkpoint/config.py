@@ -6,6 +6,7 @@ fill it through `Fields`, which writes down the key or the default that supplied
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -127,13 +128,16 @@ class Fields:
         return self.note(name, "default", keys.split()[0], default, why)
 
     def _cast(self, key: str, value: Any, kind: type) -> Any:
-        if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value)
+        if kind is float:
+            number = finite(value)
+            if number is None or number < 0:
+                raise CheckpointError(f"{key!r} is {value!r:.60}", expected="a number >= 0", where=self.source)
+            return number
         if kind is int and isinstance(value, float) and value.is_integer():
             return int(value)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise CheckpointError(f"{key!r} is {value!r:.60}", expected=f"{kind.__name__}", where=self.source)
-        if kind is int and isinstance(value, int) and not 0 <= value <= 1 << 32:
+        if kind is int and isinstance(value, int) and not 0 < value <= 1 << 32:
             raise CheckpointError(f"{key!r} is {value!r:.60}", expected="a size", where=self.source)
         return value
 
@@ -147,6 +151,17 @@ class Fields:
             return tuple(self.note("aux_ids", self.source, key, tuple(value)))
         self.note("aux_ids", "default", keys.split()[0], None, why)
         return None
+
+
+def finite(value: Any) -> float | None:
+    """`value` as a float, or None: JSON also has NaN, infinities, and integers that no float can hold."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def disagreements(configured: DrafterConfig, trained: DrafterConfig, other_source: str) -> list[Disagreement]:

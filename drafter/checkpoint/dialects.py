@@ -28,11 +28,15 @@ def read_config(table: Mapping[str, Any], source: str) -> DrafterConfig:
     """
     kind = table.get("speculators_model_type")
     if kind is not None and kind != "eagle3":
-        what = OTHER_SPECULATORS.get(str(kind), f"a {kind!r} speculator")
-        raise CheckpointError(f"{what} (speculators_model_type {kind!r})", expected="an EAGLE-3 drafter", where=source)
+        what = OTHER_SPECULATORS.get(str(kind), "another speculator")
+        said = f"{what} (speculators_model_type {kind!r:.60})"
+        raise CheckpointError(said, expected="an EAGLE-3 drafter", where=source)
     if kind == "eagle3" or ("speculators_config" in table and "transformer_layer_config" in table):
         return read_nested(Fields(table, source))
     architecture = _architecture(table)
+    if architecture.lower().startswith("peagle"):
+        said = f"{OTHER_SPECULATORS['peagle']} ({architecture})"
+        raise CheckpointError(said, expected="an EAGLE-3 drafter", where=source)
     if architecture in FLAT_ARCHITECTURES or "eagle_config" in table or "draft_vocab_size" in table:
         return read_flat(Fields(table, source))
     raise CheckpointError(

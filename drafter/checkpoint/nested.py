@@ -20,8 +20,10 @@ def read_nested(fields: Fields) -> DrafterConfig:
     model_type = fields.raw(f"{INNER}model_type")
     sizes = read_layer_sizes(fields, INNER, 128 if model_type == "qwen3" else None)
     ids = fields.layer_ids("eagle_aux_hidden_state_layer_ids", "not stated")
+    marks = ("speculators_version", "speculators_model_type", "speculators_config")
+    mark = next(key for key in marks if fields.raw(key) is not None)
     return DrafterConfig(
-        **describe(fields, "speculators", f"speculators {version}".strip(), "speculators_version", version or None),
+        **describe(fields, "speculators", f"speculators {version}".strip(), mark, fields.raw(mark)),
         **sizes,
         target_hidden_size=fields.take(
             "target_hidden_size", "target_hidden_size", int, sizes["hidden_size"], "as wide as the drafter"

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from drafter.checkpoint.config import finite
 from drafter.checkpoint.tensor_files import TensorFiles
 from drafter.errors import CheckpointError, PathError
 from drafter.files.json_file import read_json
+from drafter.files.path import there
 from drafter.files.stored import StoredTensor
 
 # families whose RMSNorm multiplies by (1 + weight); the list that speculators 0.9.0 keeps for the final norm
@@ -44,7 +46,7 @@ def open_target(path: Path) -> TargetFolder:
 
     Raises PathError when there is no such folder or no config in it, FileError for broken files.
     """
-    if not path.is_dir():
+    if not there(path) or not path.is_dir():
         raise PathError("no such target folder", where=path, hint="check --target")
     if not (path / "config.json").is_file():
         raise PathError("a target folder without config.json", where=path)
@@ -55,18 +57,30 @@ def open_target(path: Path) -> TargetFolder:
     embed = next((t for t in (files.ending(name) for name in _EMBEDDINGS) if t is not None), None)
     tied = inner.get("tie_word_embeddings") is True
     head = files.ending("lm_head.weight")
+    norm = files.ending("model.norm.weight") or files.ending("norm.weight")
+    for tensor, dimensions in ((embed, 2), (head, 2), (norm, 1)):
+        if tensor is not None and (len(tensor.shape) != dimensions or not tensor.numel):
+            raise CheckpointError(f"{tensor.name!r} is {list(tensor.shape)}", where=tensor.path)
     return TargetFolder(
         path=path,
         model_type=str(inner.get("model_type", "")),
         num_layers=_size(inner, "num_hidden_layers", path),
         hidden_size=_size(inner, "hidden_size", path),
         vocab_size=_size(inner, "vocab_size", path),
-        rms_norm_eps=float(inner.get("rms_norm_eps") or 1e-6),
+        rms_norm_eps=_epsilon(inner, path),
         embed=embed,
         head=embed if head is None and tied else head,
-        norm=files.ending("model.norm.weight") or files.ending("norm.weight"),
+        norm=norm,
         tied=head is None and tied,
     )
+
+
+def _epsilon(config: dict[str, Any], path: Path) -> float:
+    value = config.get("rms_norm_eps")
+    number = 1e-6 if value is None else finite(value)
+    if number is None or number < 0:
+        raise CheckpointError(f"'rms_norm_eps' is {value!r:.40}", expected="a number >= 0", where=path / "config.json")
+    return number
 
 
 def _size(config: dict[str, Any], key: str, path: Path) -> int | None:

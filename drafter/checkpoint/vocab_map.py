@@ -61,16 +61,19 @@ def read_vocab_map(d2t: torch.Tensor | None, t2d: torch.Tensor | None, draft_siz
     """
     import torch
 
-    rows = torch.arange(draft_size)
     if d2t is None:
         if draft_size != vocab_size:
             raise CheckpointError(
                 f"no d2t, and a head of {draft_size} rows for a vocabulary of {vocab_size}", expected="a vocab map d2t"
             )
-        return _map(rows, "identity (no d2t, the whole vocabulary is drafted)", (), vocab_size)
+        return _map(torch.arange(draft_size), "identity (no d2t, the whole vocabulary is drafted)", (), vocab_size)
     if d2t.dim() != 1 or d2t.numel() != draft_size:
         raise CheckpointError(f"d2t of shape {list(d2t.shape)}", expected=f"[{draft_size}], the rows of lm_head")
-    values = d2t.to(torch.int64)
+    if d2t.is_floating_point() or d2t.is_complex() or d2t.dtype == torch.bool:
+        raise CheckpointError(
+            f"d2t of {d2t.dtype}", expected="integers", hint="it was cast with the weights: export the map again"
+        )
+    rows, values = torch.arange(draft_size), d2t.to(torch.int64)
     marks = t2d.to(torch.bool) if t2d is not None and t2d.dim() == 1 and t2d.numel() == vocab_size else None
     offset, direct = rows + values, values
     tests = (_test("offsets", offset, marks, vocab_size), _test("direct ids", direct, marks, vocab_size))

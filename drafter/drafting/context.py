@@ -101,7 +101,10 @@ class SampleRun:
         row = self.drafter.row_input(self._fused(context.ordering, start, stop), context.wiring)
         where = rows.to(self.drafter.placement.device)
         k, v = self.drafter.keys_values(row.normed, self.tokens.take(where), where)
-        context.keys[start:stop], context.values[start:stop] = k, v
+        # 0 * NaN is NaN: as a value it would reach earlier rows; as a key it spoils only its own row and later ones
+        bad = ~(k.isfinite() & v.isfinite()).flatten(1).all(1)[:, None, None]  # [n, 1, 1]
+        context.keys[start:stop] = k.masked_fill(bad, float("nan"))
+        context.values[start:stop] = v.masked_fill(bad, 0.0)
         context.residual[start:stop], context.normed[start:stop] = row.residual, row.normed
         context.filled = stop
 

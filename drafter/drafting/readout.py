@@ -74,11 +74,19 @@ def _check_rows(run: SampleRun, rows: list[int]) -> None:
         raise WiringError(f"row {outside[0]}", expected=f"0..{run.rows - 1}", where=run.sample.path)
 
 
+def _ranked(logits: Tensor, top: int) -> tuple[Tensor, Tensor]:
+    """The `top` best logits and their draft ids, both [n, top]; of equals, which bfloat16 makes many, the lowest id."""
+    if top == 1:
+        best = logits.argmax(-1, keepdim=True)
+        return logits.gather(-1, best), best
+    values, order = logits.sort(stable=True, dim=-1, descending=True)  # topk breaks ties anyhow
+    return values[:, :top], order[:, :top]
+
+
 def _readouts(run: SampleRun, rows: Tensor, logits: Tensor, top: int) -> list[RowReadout]:
     vocab = run.drafter.vocab
     total = logits.logsumexp(-1)  # [n]
-    best, draft_ids = logits.topk(min(top, logits.shape[1]), -1)  # [n, top]
-    draft_ids[:, 0] = logits.argmax(-1)  # topk breaks ties anyhow, argmax by the lowest id
+    best, draft_ids = _ranked(logits, top)
     ids, probs = run.drafter.to_target(draft_ids).tolist(), (best - total[:, None]).exp().tolist()
     found = []
     for i, row in enumerate(rows.tolist()):

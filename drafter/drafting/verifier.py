@@ -42,6 +42,8 @@ def why_not(sample: Sample, target: TargetFolder | None) -> str | None:
         return "no recorded slot is known to be the verifier's last state: say which with --slots"
     if target.head.shape[1] != sample.width:
         return f"the target's head is {target.head.shape[1]} wide, the recorded states {sample.width}"
+    if target.norm.shape[0] != sample.width:
+        return f"the target's norm is {target.norm.shape[0]} wide, the recorded states {sample.width}"
     return None
 
 

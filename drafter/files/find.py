@@ -15,6 +15,7 @@ from pathlib import Path
 
 from drafter.errors import FileError, PathError
 from drafter.files.json_file import read_json
+from drafter.files.path import there
 from drafter.files.safetensors_file import read_header
 
 CONFIGS = ("config.json", "config_speculators.json")
@@ -52,7 +53,7 @@ def find_checkpoints(root: Path, poll: Callable[[], None] = lambda: None) -> lis
 
     Raises PathError when `root` does not exist or holds none, saying what was there instead.
     """
-    if not root.exists():
+    if not there(root):
         raise PathError("no such file or folder", where=root, hint="check the path")
     if root.is_file():
         return [_single_file(root)]
@@ -75,7 +76,7 @@ def find_checkpoints(root: Path, poll: Callable[[], None] = lambda: None) -> lis
 def natural(name: str) -> tuple[tuple[int, int, str], ...]:
     """A sort key by which `epoch_10` follows `epoch_9`."""
     parts = re.split(r"(\d+)", name)
-    return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts if part)
+    return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts if part)
 
 
 def _single_file(path: Path) -> Found:
@@ -92,11 +93,8 @@ def _visit(walk: _Walk, folder: Path, name: str, depth: int) -> None:
     walk.folders += 1
     if depth > MAX_DEPTH or walk.folders > MAX_FOLDERS:
         return
-    try:
-        entries = list(os.scandir(folder))
-    except OSError:
-        return  # a folder that may not be read holds nothing for this user
-    files = {entry.name for entry in entries if not entry.is_dir()}
+    entries = _entries(folder)
+    files = _files(entries)
     if any(config in files for config in CONFIGS) or any(f.endswith(".safetensors") for f in files):
         found = _inspect(folder, name, files)
         if found is not None:
@@ -105,11 +103,30 @@ def _visit(walk: _Walk, folder: Path, name: str, depth: int) -> None:
         below = f"{name}/{entry.name}" if name else entry.name
         if entry.is_symlink():
             _note_link(walk, Path(entry.path), below)
-        elif entry.is_dir():
+        elif _is(entry.is_dir):
             if not entry.name.startswith("."):
                 _visit(walk, Path(entry.path), below, depth + 1)
-        elif "." not in entry.name:
+        elif "." not in entry.name and _is(entry.is_file):
             _note_text_link(walk, entry, below)
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        return list(os.scandir(folder))
+    except OSError:
+        return []  # a folder that may not be read holds nothing for this user
+
+
+def _files(entries: list[os.DirEntry[str]]) -> set[str]:
+    """Names of regular files and of links to them: a pipe would be waited for, a dangling link has no size."""
+    return {entry.name for entry in entries if _is(entry.is_file)}
+
+
+def _is(question: Callable[[], bool]) -> bool:
+    try:
+        return question()
+    except OSError:
+        return False  # a circular link
 
 
 def _note_link(walk: _Walk, link: Path, name: str) -> None:
@@ -122,8 +139,7 @@ def _note_link(walk: _Walk, link: Path, name: str) -> None:
     walk.links.append((name, target))
     if not target.is_relative_to(walk.root.resolve()) and target not in walk.found:
         # the only name under which this folder can be seen from here
-        files = {entry.name for entry in os.scandir(target) if not entry.is_dir()}
-        found = _inspect(target, name, files)
+        found = _inspect(target, name, _files(_entries(target)))
         if found is not None:
             walk.found[target] = found
             walk.links.pop()

@@ -17,6 +17,7 @@ from drafter.errors import FileError
 from drafter.files.stored import DTYPES, Stamp, StoredTensor, contiguous
 
 MAX_HEADER = 100_000_000  # the format's own limit
+MAX_DIMENSIONS = 16
 
 
 @dataclass(frozen=True)
@@ -63,14 +64,16 @@ def _header(path: Path, size: int, first: bytes, fd: int) -> tuple[int, dict[str
 def _tensor(path: Path, name: str, entry: Any, start: int, stamp: Stamp) -> StoredTensor:
     try:
         dtype, shape, (begin, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
-        whole = all(type(n) is int and n >= 0 for n in (*shape, begin, end))
+        whole = all(type(n) is int and 0 <= n < 1 << 62 for n in (*shape, begin, end))
     except (TypeError, KeyError, ValueError) as error:
         raise FileError(f"a malformed entry for {name!r}", where=path) from error
-    if not whole or not isinstance(dtype, str):
+    if not whole or not isinstance(dtype, str) or not isinstance(shape, list) or len(shape) > MAX_DIMENSIONS:
         raise FileError(f"a malformed entry for {name!r}", where=path)
     itemsize = DTYPES[dtype][1] if dtype in DTYPES else None
     if itemsize is None:
         raise FileError(f"{name!r} has dtype {dtype!r}", expected=f"one of {', '.join(DTYPES)}", where=path)
+    if prod(max(n, 1) for n in shape) >= 1 << 62:  # also where another size is 0: strides would overflow
+        raise FileError(f"{name!r} is said to be {shape}", expected="a shape that a file can hold", where=path)
     if end - begin != prod(shape) * itemsize:
         raise FileError(f"{name!r} {dtype} {shape} has {end - begin} bytes", expected="its size", where=path)
     if start + end > stamp.size:

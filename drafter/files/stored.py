@@ -27,10 +27,17 @@ DTYPES: dict[str, tuple[str, int]] = {
     "BF16": ("bfloat16", 2),
     "F8_E4M3": ("float8_e4m3fn", 1),
     "F8_E5M2": ("float8_e5m2", 1),
+    "F8_E4M3FNUZ": ("float8_e4m3fnuz", 1),
+    "F8_E5M2FNUZ": ("float8_e5m2fnuz", 1),
+    "F8_E8M0": ("float8_e8m0fnu", 1),
+    "C64": ("complex64", 8),
     "I64": ("int64", 8),
     "I32": ("int32", 4),
     "I16": ("int16", 2),
     "I8": ("int8", 1),
+    "U64": ("uint64", 8),
+    "U32": ("uint32", 4),
+    "U16": ("uint16", 2),
     "U8": ("uint8", 1),
     "BOOL": ("bool", 1),
 }
@@ -135,13 +142,14 @@ class StoredTensor:
     def check(self) -> None:
         """Refuse shapes that the file cannot hold, before anything is allocated for them.
 
-        Raises UnsafeFileError for zero or negative strides and for elements outside of the file.
+        Raises UnsafeFileError for elements that share bytes, negative strides, and elements outside of the file.
         """
         if any(n < 0 for n in self.shape) or any(s < 0 for s in self.strides):
             raise UnsafeFileError(f"{self.name!r} has a negative size or stride", where=self.path)
-        if any(n > 1 and s == 0 for n, s in zip(self.shape, self.strides, strict=True)):
+        repeats = any(n > 1 and s == 0 for n, s in zip(self.shape, self.strides, strict=True))
+        if self.numel and (repeats or self.nbytes > self.span()):
             raise UnsafeFileError(
-                f"{self.name!r} of shape {list(self.shape)} repeats one stored element (stride 0)",
+                f"{self.name!r} of shape {list(self.shape)} repeats stored elements (strides {list(self.strides)})",
                 expected="a tensor whose elements are all in the file",
                 where=self.path,
                 hint="nothing was allocated",
@@ -172,6 +180,8 @@ def _read_all(parts: Sequence[StoredTensor], path: Path, stamp: Stamp) -> list[t
         if Stamp.of(fd) != stamp:
             raise FileError("the file was changed or replaced since it was opened", where=path, hint="open it again")
         return [_read_one(fd, part) for part in parts]
+    except OSError as error:
+        raise FileError(f"cannot read the file any more ({error.strerror})", where=path) from error
     finally:
         os.close(fd)
 

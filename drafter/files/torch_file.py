@@ -9,13 +9,16 @@ from __future__ import annotations
 import re
 import warnings
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from drafter.errors import FileError, UnsafeFileError
 from drafter.files.stored import DTYPES, Stamp, StoredTensor
 
 MAX_PICKLE = 1 << 26  # bytes of structure, without data; real files have some hundred
+MAX_ITEMS = 100_000  # after shared references are written out: ten bytes each can multiply without end
+MAX_NESTED = 32
 _NAMES = {torch_name: name for name, (torch_name, _) in DTYPES.items()}
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -25,21 +28,18 @@ def read_torch_file(path: Path) -> Any:
 
     Raises UnsafeFileError for pickles that would run code and for bombs; FileError for what is no whole torch file.
     """
-    import torch
-
     try:
         with path.open("rb") as file:
             stamp = Stamp.of(file.fileno())
-            _check_zip(path, file.read(4))
-            loaded = _load(path)
+            _check_zip(path, file)
+            loaded = _load(path, file)
     except OSError as error:
         raise FileError(f"cannot read the file ({error.strerror})", where=path) from error
-    if isinstance(loaded, torch.Tensor):
-        return _stored("(tensor)", loaded, path, stamp)
-    return _convert(loaded, "", path, stamp)
+    return _Structure(path, stamp).convert(loaded, "")
 
 
-def _check_zip(path: Path, magic: bytes) -> None:
+def _check_zip(path: Path, file: BinaryIO) -> None:
+    magic = file.read(4)
     if magic[:2] == b"\x80\x02":
         raise FileError(
             "a torch file of the old, unindexed kind",
@@ -50,10 +50,15 @@ def _check_zip(path: Path, magic: bytes) -> None:
     if magic != b"PK\x03\x04":
         raise FileError(f"a file that begins with {magic!r}", expected="a torch.save file (PK\\x03\\x04)", where=path)
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
-    except zipfile.BadZipFile as error:
-        raise FileError("a torch file without its end", where=path, hint="the file is truncated") from error
+            order = next(
+                (archive.read(e) for e in entries if e.filename.endswith("/byteorder") and e.file_size < 9), b""
+            )
+    except OSError:
+        raise
+    except Exception as error:  # zipfile fails in whatever way forged bytes lead it to
+        raise FileError("a torch file without a whole directory", where=path, hint="the file is truncated") from error
     for entry in entries:
         if entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size:
             raise UnsafeFileError(
@@ -63,11 +68,13 @@ def _check_zip(path: Path, magic: bytes) -> None:
             )
         if entry.filename.endswith("data.pkl") and entry.file_size > MAX_PICKLE:
             raise UnsafeFileError(f"a structure of {entry.file_size} bytes", where=path)
+    if order == b"big":
+        raise FileError("a torch file of a big-endian machine", expected="little-endian numbers", where=path)
     if not any(entry.filename.endswith("data.pkl") for entry in entries):
         raise FileError("a zip without data.pkl", expected="a torch.save file", where=path)
 
 
-def _load(path: Path) -> Any:
+def _load(path: Path, file: BinaryIO) -> Any:
     import pickle
 
     import torch
@@ -75,51 +82,59 @@ def _load(path: Path) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return torch.load(path, map_location="meta", weights_only=True)
+            # the file, not its path: of a name that ends in .safetensors torch makes another reader's business
+            file.seek(0)
+            return torch.load(file, map_location="meta", weights_only=True)
     except pickle.UnpicklingError as error:
         raise UnsafeFileError(
-            f"a pickle that needs {_globals(path)} to load",
+            f"a pickle that needs {_globals(file)} to load",
             expected="tensors, numbers, text and lists only",
             where=path,
             hint="nothing in it was run",
         ) from error
-    except (
-        RuntimeError,
-        ValueError,
-        EOFError,
-        KeyError,
-        TypeError,
-        IndexError,
-        AttributeError,
-        OverflowError,
-    ) as error:
+    except OSError:
+        raise
+    except Exception as error:  # so does the unpickler
         reason = _ANSI.sub("", str(error)).splitlines()
         raise FileError(
             f"torch cannot load it ({reason[0][:160] if reason else type(error).__name__})", where=path
         ) from error
 
 
-def _globals(path: Path) -> str:
+def _globals(file: BinaryIO) -> str:
     """The names that torch refuses, without importing any of them."""
     import torch
 
     try:
-        names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+        file.seek(0)
+        names = torch.serialization.get_unsafe_globals_in_checkpoint(file)
     except Exception:  # the pickle may be broken beyond listing; the refusal stands all the same
         names = []
     return ", ".join(repr(name) for name in sorted(map(str, names))[:5]) or "more than plain data"
 
 
-def _convert(value: Any, name: str, path: Path, stamp: Stamp) -> Any:
-    import torch
+@dataclass
+class _Structure:
+    """Walks what torch built, no deeper and no longer than any real file asks for."""
 
-    if isinstance(value, torch.Tensor):
-        return _stored(name, value, path, stamp)
-    if isinstance(value, dict):
-        return {key: _convert(item, f"{name}.{key}" if name else str(key), path, stamp) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_convert(item, f"{name}[{i}]", path, stamp) for i, item in enumerate(value)]
-    return value
+    path: Path
+    stamp: Stamp
+    items: int = 0
+
+    def convert(self, value: Any, name: str, depth: int = 0) -> Any:
+        import torch
+
+        self.items += 1
+        if self.items > MAX_ITEMS or depth > MAX_NESTED:
+            said = f"of more than {MAX_ITEMS} items" if depth <= MAX_NESTED else f"nested more than {MAX_NESTED} deep"
+            raise UnsafeFileError(f"a structure {said}", where=self.path)
+        if isinstance(value, torch.Tensor):
+            return _stored(name or "(tensor)", value, self.path, self.stamp)
+        if isinstance(value, dict):
+            return {k: self.convert(v, f"{name}.{k}" if name else str(k), depth + 1) for k, v in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.convert(item, f"{name}[{i}]", depth + 1) for i, item in enumerate(value)]
+        return value
 
 
 def _stored(name: str, tensor: Any, path: Path, stamp: Stamp) -> StoredTensor:

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from drafter.checkpoint.config import Rope
+from drafter.checkpoint.config import Rope, finite
 from drafter.errors import CheckpointError
 
 SUPPORTED = ("default", "linear", "llama3")
@@ -28,9 +28,10 @@ def inverse_frequencies(rope: Rope, head_dim: int) -> Tensor:
 
 def _number(rope: Rope, key: str) -> float:
     value = rope.parameters.get(key)
-    if not isinstance(value, int | float) or value <= 0:
+    number = finite(value)
+    if number is None or number <= 0:
         raise CheckpointError(f"RoPE {rope.type!r} with {key} {value!r:.40}", expected="a number > 0")
-    return float(value)
+    return number
 
 
 def _llama3(rope: Rope, frequencies: Tensor) -> Tensor:

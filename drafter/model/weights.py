@@ -10,7 +10,7 @@ from drafter.checkpoint.checkpoint import Checkpoint
 from drafter.checkpoint.target import TargetFolder
 from drafter.checkpoint.vocab_map import VocabMap, read_vocab_map
 from drafter.errors import CheckpointError
-from drafter.files.stored import StoredTensor
+from drafter.files.stored import FLOATS, StoredTensor
 from drafter.model.device import Placement
 from drafter.model.drafter import Eagle3Drafter
 from drafter.model.embedding import EmbeddingTable
@@ -30,18 +30,20 @@ def check_runnable(checkpoint: Checkpoint) -> None:
         f"RoPE of type {config.rope.type!r}": config.rope.type not in SUPPORTED,
         "partial rotary embedding": config.rope.parameters.get("partial_rotary_factor") not in (None, 1, 1.0),
         f"the activation {config.hidden_act!r}": config.hidden_act not in ("silu", "swish"),
+        f"sliding-window attention over {config.sliding_window} tokens": config.sliding_window is not None,
         "a drafter without auxiliary states": not config.use_aux,
         "a head tied to the embedding": config.tie_lm_head,
     }
     for what, present in refused.items():
         if present:
             raise CheckpointError(f"{what}, which this version does not compute", where=where)
-    odd = [t for t in checkpoint.tensors.values() if t.dtype not in ("BF16", "F16", "F32", "F64") and "2" not in t.name]
-    if odd:
-        raise CheckpointError(f"{odd[0].name!r} is {odd[0].dtype}", expected="plain floats, not quantised", where=where)
+    for name, stored in checkpoint.tensors.items():
+        if stored.dtype not in FLOATS and name not in ("d2t", "t2d"):
+            raise CheckpointError(f"{name!r} is {stored.dtype}", expected="plain floats, not quantised", where=where)
     if checkpoint.missing:
         names = ", ".join(map(repr, checkpoint.missing[:3]))
         raise CheckpointError(f"no {names} ({len(checkpoint.missing)} missing)", where=where)
+    _check_shapes(checkpoint)
 
 
 def load_weights(checkpoint: Checkpoint, placement: Placement, poll: Callable[[], None]) -> dict[str, Tensor]:
@@ -52,31 +54,46 @@ def load_weights(checkpoint: Checkpoint, placement: Placement, poll: Callable[[]
         if name not in _NOT_WEIGHTS and name not in checkpoint.unused:
             poll()
             weights[name] = stored.read().to(placement.device, placement.dtype)
-    _check_shapes(checkpoint, weights)
     return weights
 
 
-def _check_shapes(checkpoint: Checkpoint, weights: dict[str, Tensor]) -> None:
+def _check_shapes(checkpoint: Checkpoint) -> None:
     c = checkpoint.config
-    q, kv = c.num_heads * c.head_dim, c.num_kv_heads * c.head_dim
-    attn, mlp = "layers.0.self_attn", "layers.0.mlp"
-    if c.num_heads % max(c.num_kv_heads, 1):
+    if c.num_heads % c.num_kv_heads:
         raise CheckpointError(f"{c.num_heads} heads over {c.num_kv_heads} key heads", where=checkpoint.path)
-    shapes = {
-        f"{attn}.q_proj.weight": (q, 2 * c.hidden_size),
-        f"{attn}.k_proj.weight": (kv, 2 * c.hidden_size),
-        f"{attn}.v_proj.weight": (kv, 2 * c.hidden_size),
-        f"{attn}.o_proj.weight": (c.hidden_size, q),
-        f"{mlp}.gate_proj.weight": (c.intermediate_size, c.hidden_size),
-        f"{mlp}.up_proj.weight": (c.intermediate_size, c.hidden_size),
-        f"{mlp}.down_proj.weight": (c.hidden_size, c.intermediate_size),
-        "norm.weight": (c.hidden_size,),
+    for name, shape in _shapes(checkpoint).items():
+        stored = checkpoint.tensors.get(name)
+        if stored is not None and name not in checkpoint.unused and stored.shape != shape:
+            raise CheckpointError(f"{name!r} is {list(stored.shape)}", expected=f"{list(shape)}", where=checkpoint.path)
+
+
+def _shapes(checkpoint: Checkpoint) -> dict[str, tuple[int, ...]]:
+    """The shape of every tensor that the forward may use."""
+    c, inputs = checkpoint.config, checkpoint.fc_inputs
+    q, kv = c.num_heads * c.head_dim, c.num_kv_heads * c.head_dim
+    projections = {
+        "fc": (c.hidden_size, inputs * c.target_hidden_size),
+        "layers.0.self_attn.q_proj": (q, 2 * c.hidden_size),
+        "layers.0.self_attn.k_proj": (kv, 2 * c.hidden_size),
+        "layers.0.self_attn.v_proj": (kv, 2 * c.hidden_size),
+        "layers.0.self_attn.o_proj": (c.hidden_size, q),
+        "layers.0.mlp.gate_proj": (c.intermediate_size, c.hidden_size),
+        "layers.0.mlp.up_proj": (c.intermediate_size, c.hidden_size),
+        "layers.0.mlp.down_proj": (c.hidden_size, c.intermediate_size),
+        "lm_head": (checkpoint.draft_vocab_size, c.hidden_size),
     }
-    for name, shape in shapes.items():
-        if tuple(weights[name].shape) != shape:
-            raise CheckpointError(
-                f"{name!r} is {list(weights[name].shape)}", expected=f"{list(shape)}", where=checkpoint.path
-            )
+    norms = {
+        "input_norm": inputs * c.target_hidden_size,
+        **{f"fc_norm.{i}": c.target_hidden_size for i in range(inputs)},
+        **{
+            f"layers.0.{name}": c.hidden_size for name in ("input_layernorm", "hidden_norm", "post_attention_layernorm")
+        },
+        **{f"layers.0.self_attn.{name}": c.head_dim for name in ("q_norm", "k_norm")},
+        "norm": c.hidden_size,
+    }
+    shapes: dict[str, tuple[int, ...]] = {f"{name}.weight": shape for name, shape in projections.items()}
+    shapes |= {f"{name}.bias": shape[:1] for name, shape in projections.items()}
+    return shapes | {f"{name}.weight": (width,) for name, width in norms.items()}
 
 
 def load_vocab_map(checkpoint: Checkpoint) -> VocabMap:
@@ -128,8 +145,11 @@ def find_head(checkpoint: Checkpoint, vocab: VocabMap, target: TargetFolder | No
             where=checkpoint.path,
             hint="name it with --target",
         )
-    if target.head.shape[1] != checkpoint.config.hidden_size or target.head.shape[0] < int(vocab.target_ids.max()) + 1:
-        raise CheckpointError(f"the target's head is {list(target.head.shape)}", where=target.head.path)
+    rows, width = int(vocab.target_ids.max()) + 1, checkpoint.config.hidden_size
+    shape = target.head.shape
+    if len(shape) != 2 or shape[1] != width or shape[0] < rows:
+        expected = f"[{rows} or more, {width}]"
+        raise CheckpointError(f"the target's head is {list(shape)}", expected=expected, where=target.head.path)
     return target.head
 
 

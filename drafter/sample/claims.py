@@ -14,6 +14,7 @@ from drafter.sample import speculators_arrow
 from drafter.sample.sample import Claim, Sample
 
 EMBED, LAST, UNKNOWN = "embed", "last", "?"
+MAX_DIGITS = 6
 
 
 def parse_slots(labels: str) -> list[Claim]:
@@ -22,13 +23,13 @@ def parse_slots(labels: str) -> list[Claim]:
     for label in (part.strip() for part in labels.split(",")):
         if not label:
             raise WiringError(f"an empty label in --slots {labels!r}", expected="embed,3,31,last")
-        if label.isdigit():
+        if label.isdecimal() and label.isascii() and len(label) <= MAX_DIGITS:
             claims.append(depth_claim(int(label), "--slots"))
         elif label == EMBED:
             claims.append(Claim(EMBED, "--slots", 0))
         elif label == LAST:
             claims.append(Claim(LAST, "--slots", is_last=True))
-        elif label == UNKNOWN or label.isidentifier():
+        elif label == UNKNOWN or (label.isidentifier() and label.isascii()):
             claims.append(Claim(label, "--slots"))
         else:
             raise WiringError(f"{label!r} in --slots", expected="a depth, embed, last, ? or a name")

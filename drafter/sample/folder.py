@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from drafter.errors import PathError
+from drafter.files.path import there
 
 _SAMPLE = re.compile(r".*\.(pt|ckpt)|hs_\d+\.safetensors")
 _NOT_A_SAMPLE = re.compile(
@@ -27,7 +28,7 @@ def list_samples(paths: Sequence[Path], poll: Callable[[], None] = lambda: None)
     """
     found: list[Path] = []
     for path in paths:
-        if not path.exists():
+        if not there(path):
             raise PathError("no such file or folder", where=path, hint="check --samples")
         found += [path] if path.is_file() else _below(path, 0, poll)
     if paths and not found:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from drafter.errors import FileError, PathError, SampleError
+from drafter.files.path import there
 from drafter.files.safetensors_file import read_header
 from drafter.files.stored import StoredTensor
 from drafter.files.torch_file import read_torch_file
@@ -20,7 +21,7 @@ def open_sample(path: Path) -> Sample:
 
     Raises PathError, FileError, UnsafeFileError or SampleError.
     """
-    if not path.exists():
+    if not there(path):
         raise PathError("no such sample", where=path, hint="check --samples")
     try:
         with path.open("rb") as file:

@@ -107,12 +107,14 @@ def make_slots(tensors: list[StoredTensor], length: int, path: Path) -> tuple[Sl
     """Slots from the recorded states. Raises SampleError where shapes or dtypes do not fit each other or the ids."""
     if not 1 <= len(tensors) <= MAX_SLOTS:
         raise SampleError(f"{len(tensors)} recorded states", expected=f"1 to {MAX_SLOTS}", where=path)
-    width = tensors[0].shape[-1]
+    width = tensors[0].shape[-1] if tensors[0].shape else 0
     for index, tensor in enumerate(tensors):
         if tensor.dtype not in FLOATS:
             raise SampleError(f"state {index} is {tensor.dtype}", expected="floats", where=path)
         if len(tensor.shape) != 2 or tensor.shape[1] != width or not 0 < width <= MAX_WIDTH:
-            raise SampleError(f"state {index} is {list(tensor.shape)}", expected=f"[{length}, {width}]", where=path)
+            raise SampleError(
+                f"state {index} is {list(tensor.shape)}", expected=f"[{length}, {width or 'width'}]", where=path
+            )
         if tensor.shape[0] != length:
             raise SampleError(
                 f"state {index} has {tensor.shape[0]} rows for {length} tokens",

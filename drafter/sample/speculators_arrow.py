@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from drafter.errors import DrafterError, FileError, SampleError
 from drafter.files.json_file import read_json
 from drafter.files.safetensors_file import SafetensorsFile
-from drafter.sample.sample import Sample, make_slots, read_ids
+from drafter.sample.sample import MAX_SLOTS, Sample, make_slots, read_ids
 
 if TYPE_CHECKING:
     import torch
@@ -28,10 +28,9 @@ def read(path: Path, file: SafetensorsFile) -> Sample:
     """The sample in `file` with its mask. Raises SampleError where shapes contradict each other."""
     ids = read_ids(file.tensors["token_ids"], "token_ids", path)
     states = file.tensors["hidden_states"]
-    if len(states.shape) != 3 or states.shape[0] != ids.numel():
-        raise SampleError(
-            f"hidden_states is {list(states.shape)}", expected=f"[{ids.numel()}, states, width]", where=path
-        )
+    if len(states.shape) != 3 or states.shape[0] != ids.numel() or states.shape[1] > MAX_SLOTS:
+        expected = f"[{ids.numel()}, at most {MAX_SLOTS} states, width]"
+        raise SampleError(f"hidden_states is {list(states.shape)}", expected=expected, where=path)
     slots = make_slots([states.select(1, i) for i in range(states.shape[1])], ids.numel(), path)
     mask, warnings = _mask(path, ids)
     return Sample(path, NAME, ids, mask, slots, tuple(warnings))
@@ -71,13 +70,16 @@ def _table_row(folder: Path, row: int) -> tuple[list[int], list[int]] | None:
                 for batch in reader:
                     if row < batch.num_rows:
                         columns = batch.select(["input_ids", "loss_mask"])
+                        columns.validate(full=True)  # pyarrow follows forged offsets out of its buffers otherwise
                         ids, mask = (columns.column(i)[row].as_py() for i in range(2))
-                        if len(ids) != len(mask):
-                            raise FileError(f"{len(mask)} mask entries for {len(ids)} ids", where=shard)
+                        if len(ids) != len(mask) or not all(isinstance(value, int) for value in mask):
+                            said = f"a mask of {len(mask)} entries for {len(ids)} ids"
+                            raise FileError(said, expected="a number for each", where=shard)
                         return ids, mask
                     row -= batch.num_rows
         except (pa.ArrowException, OSError, KeyError, TypeError) as error:
-            raise FileError(f"cannot read the arrow table ({str(error).splitlines()[0]:.120})", where=shard) from error
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise FileError(f"cannot read the arrow table ({reason:.120})", where=shard) from error
     return None
 
 

@@ -6,16 +6,20 @@ A token is bytes first: half a character stays visible as `\\xNN` escapes. `piec
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from drafter.errors import FileError, PathError
 from drafter.files.json_file import read_json
+from drafter.files.path import there
 from drafter.safe import safe
 
 FILES = ("tokenizer.json", "tiktoken.model")
+_BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _MAX_TOKENIZER = 1 << 28
+_IDS = range(1 << 31)  # the libraries hold ids in 32 bits
 
 
 class TokenText(Protocol):
@@ -41,18 +45,19 @@ def decode(tokens: TokenText | None, ids: Sequence[int]) -> str:
     """Running text of `ids`: bytes are joined before they are decoded, so that split characters become whole."""
     if tokens is None:
         return " ".join(map(str, ids))
-    data = b"".join(tokens.raw(i) or f"<id {i}>".encode() for i in ids)
+    found = ((i, tokens.raw(i)) for i in ids)
+    data = b"".join(f"<id {i}>".encode() if raw is None else raw for i, raw in found)
     return data.decode("utf-8", errors="backslashreplace")
 
 
 def open_tokenizer(path: Path) -> TokenText:
     """The tokenizer in a file or folder. Raises PathError or FileError."""
-    if path.is_dir():
+    if there(path) and path.is_dir():
         files = [path / name for name in FILES if (path / name).is_file()]
         if not files:
             raise PathError("no tokenizer", expected=" or ".join(FILES), where=path)
         path = files[0]
-    if not path.is_file():
+    if not there(path) or not path.is_file():
         raise PathError("no such tokenizer", where=path, hint="check --tokenizer")
     if path.stat().st_size > _MAX_TOKENIZER:
         raise FileError(f"a tokenizer of {path.stat().st_size} bytes", where=path)
@@ -77,50 +82,46 @@ class JsonText:
         return token in self._added and bool(self._added[token].special)
 
     def raw(self, token: int) -> bytes | None:
-        text = self._tokenizer.id_to_token(token) if token >= 0 else None
+        text = self._tokenizer.id_to_token(token) if token in _IDS else None
         if text is None:
             return None
         if token in self._added:
             return str(text).encode()
         if self._unbyte is not None:
             return b"".join(self._unbyte.get(char, char.encode()) for char in text)
-        if len(text) == 6 and text.startswith("<0x") and text.endswith(">"):
-            return bytes([int(text[3:5], 16)])
+        if byte := _BYTE_PIECE.fullmatch(text):
+            return bytes.fromhex(byte.group(1))
         return str(text).replace("▁", " ").encode()
 
 
 class TiktokenText:
-    """tiktoken.model (`base64 rank` lines), specials from tokenizer_config.json; ids are looked up, never encoded."""
+    """tiktoken.model (`base64 rank` lines), specials from tokenizer_config.json.
+
+    Ids are only looked up, never encoded, and for that the table is enough.
+    """
 
     def __init__(self, path: Path) -> None:
-        import tiktoken
-
         self.path = path
         self._special = _added_tokens(path.parent / "tokenizer_config.json")
-        ranks = _ranks(path)
-        specials = {text: i for i, text in self._special.items() if i >= len(ranks)}
-        # the pattern splits text before encoding; nothing is encoded here, so any pattern does
-        self._encoding = tiktoken.Encoding(
-            path.name, pat_str=r"\S+|\s+", mergeable_ranks=ranks, special_tokens=specials
-        )
+        self._bytes = {i: text.encode() for i, text in self._special.items()} | _ranks(path)
 
     def special(self, token: int) -> bool:
         return token in self._special
 
     def raw(self, token: int) -> bytes | None:
-        try:
-            return bytes(self._encoding.decode_single_token_bytes(token))
-        except (KeyError, OverflowError):
-            return None
+        return self._bytes.get(token)
 
 
-def _ranks(path: Path) -> dict[bytes, int]:
-    ranks = {}
+def _ranks(path: Path) -> dict[int, bytes]:
+    ranks: dict[int, bytes] = {}
     try:
         for line in path.read_bytes().splitlines():
             if line:
                 text, rank = line.split()
-                ranks[base64.b64decode(text, validate=True)] = int(rank)
+                token = int(rank)
+                if token in ranks or token not in _IDS:
+                    raise FileError(f"the rank {token} in a tiktoken table", expected="each once", where=path)
+                ranks[token] = base64.b64decode(text, validate=True)
     except (ValueError, OSError) as error:
         raise FileError("not a tiktoken table ('base64 rank' lines)", where=path) from error
     if not ranks:
@@ -134,7 +135,8 @@ def _added_tokens(path: Path) -> dict[int, str]:
     table: Any = read_json(path).get("added_tokens_decoder")
     if not isinstance(table, dict):
         return {}
-    return {int(i): str(t.get("content", "")) for i, t in table.items() if i.isdigit() and isinstance(t, dict)}
+    named = {i: t.get("content") for i, t in table.items() if isinstance(t, dict) and re.fullmatch(r"[0-9]{1,9}", i)}
+    return {int(i): text for i, text in named.items() if isinstance(text, str)}
 
 
 def _byte_level_table() -> dict[str, bytes]:
