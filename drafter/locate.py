@@ -99,10 +99,18 @@ def locate_samples(given: tuple[Path, ...], root: Path, poll: Callable[[], None]
     base = root.resolve() if root.is_dir() else root.resolve().parent
     for folder in [base, *_sample_folders(base)]:
         try:
-            return list_samples([folder], poll), f"{folder}, beside the checkpoints"
+            return _of_one_kind(list_samples([folder], poll), folder)
         except DrafterError:
             continue
     return [], "none given (-s), none beside the checkpoints"
+
+
+def _of_one_kind(paths: list[Path], folder: Path) -> tuple[list[Path], str]:
+    """Only the files like the first: recordings of two formats are often the same texts, which would count twice."""
+    same = [path for path in paths if path.suffix == paths[0].suffix]
+    left = len(paths) - len(same)
+    said = f"{folder}, beside the checkpoints"
+    return same, said + (f"; {left} files of another format left out" if left else "")
 
 
 def _sample_folders(base: Path) -> Iterator[Path]:

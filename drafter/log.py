@@ -34,7 +34,11 @@ class SessionLog:
         if path is not None:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                self._file = path.open("a", encoding="utf-8")
+                if _is_something_else(path):
+                    self.problem = f"no session log: {path} is a file of another kind, and is left alone"
+                    self.path = None
+                else:
+                    self._file = path.open("a", encoding="utf-8")
             except OSError as error:
                 self.problem = f"no session log: {path}: {error.strerror}"
                 self.path = None
@@ -67,6 +71,18 @@ class SessionLog:
         if file is not None:
             with contextlib.suppress(OSError):  # closing writes again what could not be written
                 file.close()
+
+
+def _is_something_else(path: Path) -> bool:
+    """Whether there is a file that does not begin as a session log does."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        first = file.readline(1 << 20)
+    try:
+        return bool(first) and json.loads(first).get("record") != "header"
+    except (ValueError, AttributeError, RecursionError):
+        return True
 
 
 def header(argv: list[str]) -> dict[str, Any]:

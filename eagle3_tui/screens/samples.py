@@ -31,6 +31,12 @@ class FileRows(RowSource):
 
     def __init__(self, paths: list[Path], view: SamplesView) -> None:
         self._paths, self._view = paths, view
+        self._texts: list[str] = []
+
+    def texts(self) -> list[str]:
+        if not self._texts:
+            self._texts = [str(path).lower().rpartition("/")[2] for path in self._paths]
+        return self._texts
 
     def __len__(self) -> int:
         return len(self._paths)

@@ -7,7 +7,7 @@ A view that is not on screen only remembers that it is stale.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 from rich.text import Text
 from textual.containers import Container
@@ -86,11 +86,22 @@ class View(Container):
         if table is not None:
             wanted = text.lower()
             source = table.source
-            table.set_filter((lambda i: contains(source.cells(i), wanted)) if wanted else None)
+            if wanted and isinstance(source, Searchable):
+                texts = source.texts()
+                table.set_filter(lambda i: wanted in texts[i])
+            else:
+                table.set_filter((lambda i: contains(source.cells(i), wanted)) if wanted else None)
 
 
 def contains(cells: Cells, wanted: str) -> bool:
     return any(wanted in text.lower() for text, _ in cells)
+
+
+@runtime_checkable
+class Searchable(Protocol):
+    """A long list that knows its rows' texts without drawing them: lower case, one a row."""
+
+    def texts(self) -> list[str]: ...
 
 
 class Rows(RowSource):

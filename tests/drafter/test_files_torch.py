@@ -98,6 +98,8 @@ def test_views_into_a_larger_tensor(tmp_path: Path, name: str) -> None:
         assert torch.equal(stored.rows(start, stop), truth[start:stop])
     assert torch.equal(stored.gather([n - 1, 0]), truth[[n - 1, 0]])
     assert torch.equal(stored.select(1, 0).read(), truth[:, 0])
+    last = truth.shape[1] - 1
+    assert torch.equal(stored.columns(last, last + 1).rows(0, n), truth[:, last:])
 
 
 # --- code

@@ -248,3 +248,13 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     with refused(FileError, "cannot write"):
         write_atomically(tmp_path / "file/x.json", "x")
     assert stat.S_ISREG((tmp_path / "file").stat().st_mode)
+
+
+def test_a_file_of_another_kind_is_left_alone(tmp_path: Path) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text("mine\n", encoding="utf-8")
+    log = SessionLog(notes, ["x"])
+    log.write({"record": "call"})
+    log.close()
+    assert notes.read_text(encoding="utf-8") == "mine\n"
+    assert log.path is None and "another kind" in log.problem
