@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from drafter.drafting.context import BLOCK, Context, SampleRun
+from drafter.errors import SampleError
 from drafter.model.drafter import TokenHalf
 from drafter.wiring import Ordering, Wiring
 
@@ -37,6 +38,7 @@ def draft_steps(
     Teacher-forced rows end where the sample's tokens end: step k has the rows with t + 1 + k <= T - 1.
     """
     drafter, device = run.drafter, run.drafter.placement.device
+    _check_window(run, int(rows[-1]) + depth)
     here = rows.to(device)
     row = run.row_input(context, here)
     tokens = run.tokens.take(here)
@@ -60,6 +62,18 @@ def draft_steps(
         rows, here, own_k, own_v = rows[:keep], here[:keep], own_k[:keep], own_v[:keep]
         row = drafter.row_input(drafter.feedback(hidden[:keep], context.wiring), context.wiring)
         tokens = _next_tokens(run, here, k + 1, logits[:keep] if own_tokens else None)
+
+
+def _check_window(run: SampleRun, positions: int) -> None:
+    """Within its window a sliding-window drafter is one with full attention; past it, it is not computed here."""
+    window = run.drafter.config.sliding_window
+    if window is not None and positions > window:
+        raise SampleError(
+            f"sliding-window attention over {window} tokens at token {positions}",
+            expected="rows within the window, the only ones that this version computes",
+            where=run.sample.path,
+            hint=f"use --rows {max(window - 64, 1)}",
+        )
 
 
 def _next_tokens(run: SampleRun, rows: Tensor, k: int, logits: Tensor | None) -> TokenHalf:

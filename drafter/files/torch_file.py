@@ -6,6 +6,8 @@ builds the structure on the meta device; every tensor in it becomes a `StoredTen
 
 from __future__ import annotations
 
+import functools
+import io
 import re
 import warnings
 import zipfile
@@ -20,6 +22,7 @@ MAX_PICKLE = 1 << 26  # bytes of structure, without data; real files have some h
 MAX_ITEMS = 100_000  # after shared references are written out: ten bytes each can multiply without end
 MAX_NESTED = 32
 _NAMES = {torch_name: name for name, (torch_name, _) in DTYPES.items()}
+_OFFSET = "_checkpoint_offset"  # where torch keeps a storage's place in the file
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -84,7 +87,9 @@ def _load(path: Path, file: BinaryIO) -> Any:
             warnings.simplefilter("ignore")
             # the file, not its path: of a name that ends in .safetensors torch makes another reader's business
             file.seek(0)
-            return torch.load(file, map_location="meta", weights_only=True)
+            if meta_load_tells_offsets():
+                return torch.load(file, map_location="meta", weights_only=True)
+            return load_as_fake(file)
     except pickle.UnpicklingError as error:
         raise UnsafeFileError(
             f"a pickle that needs {_globals(file)} to load",
@@ -99,6 +104,27 @@ def _load(path: Path, file: BinaryIO) -> Any:
         raise FileError(
             f"torch cannot load it ({reason[0][:160] if reason else type(error).__name__})", where=path
         ) from error
+
+
+@functools.cache
+def meta_load_tells_offsets() -> bool:
+    """Whether this torch says where a tensor lies in the file when it loads to the meta device (2.13 does)."""
+    import torch
+
+    buffer = io.BytesIO()
+    torch.save(torch.zeros(1), buffer)
+    buffer.seek(0)
+    loaded = torch.load(buffer, map_location="meta", weights_only=True)
+    return hasattr(loaded.untyped_storage(), _OFFSET)
+
+
+def load_as_fake(file: BinaryIO) -> Any:
+    """The same structure from older torch: tensors without data, at the price of importing its tracing parts."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        return torch.load(file, weights_only=True)
 
 
 def _globals(file: BinaryIO) -> str:
@@ -144,7 +170,7 @@ def _stored(name: str, tensor: Any, path: Path, stamp: Stamp) -> StoredTensor:
     if dtype is None or tensor.layout != torch.strided:
         raise FileError(f"{name!r} is {tensor.dtype}, {tensor.layout}", expected="a plain dense tensor", where=path)
     storage = tensor.untyped_storage()
-    base = getattr(storage, "_checkpoint_offset", None)
+    base = getattr(storage, _OFFSET, None)
     if base is None:
         raise FileError(
             f"torch {torch.__version__} does not say where {name!r} lies in the file",

@@ -30,7 +30,6 @@ def check_runnable(checkpoint: Checkpoint) -> None:
         f"RoPE of type {config.rope.type!r}": config.rope.type not in SUPPORTED,
         "partial rotary embedding": config.rope.parameters.get("partial_rotary_factor") not in (None, 1, 1.0),
         f"the activation {config.hidden_act!r}": config.hidden_act not in ("silu", "swish"),
-        f"sliding-window attention over {config.sliding_window} tokens": config.sliding_window is not None,
         "a drafter without auxiliary states": not config.use_aux,
         "a head tied to the embedding": config.tie_lm_head,
     }

@@ -95,21 +95,34 @@ class JsonText:
 
 
 class TiktokenText:
-    """tiktoken.model (`base64 rank` lines), specials from tokenizer_config.json.
-
-    Ids are only looked up, never encoded, and for that the table is enough.
-    """
+    """tiktoken.model (`base64 rank` lines), specials from tokenizer_config.json, through the `tiktoken` library."""
 
     def __init__(self, path: Path) -> None:
+        import tiktoken
+
         self.path = path
         self._special = _added_tokens(path.parent / "tokenizer_config.json")
-        self._bytes = {i: text.encode() for i, text in self._special.items()} | _ranks(path)
+        ranks = _ranks(path)
+        special = {text: i for i, text in self._special.items() if i not in ranks}
+        # the pattern splits text before it is encoded; ids are only looked up here, so any pattern does
+        self._encoding = tiktoken.Encoding(
+            path.name,
+            pat_str=r"\S+|\s+",
+            mergeable_ranks={text: rank for rank, text in ranks.items()},
+            special_tokens=special,
+        )
 
     def special(self, token: int) -> bool:
         return token in self._special
 
     def raw(self, token: int) -> bytes | None:
-        return self._bytes.get(token)
+        if token not in _IDS:
+            return None
+        try:
+            return bytes(self._encoding.decode_single_token_bytes(token))
+        except KeyError:
+            # the library holds one id a text; files with several exist
+            return self._special[token].encode() if token in self._special else None
 
 
 def _ranks(path: Path) -> dict[int, bytes]:
@@ -126,6 +139,8 @@ def _ranks(path: Path) -> dict[int, bytes]:
         raise FileError("not a tiktoken table ('base64 rank' lines)", where=path) from error
     if not ranks:
         raise FileError("an empty tiktoken table", where=path)
+    if len(set(ranks.values())) != len(ranks):
+        raise FileError("a token that stands twice in a tiktoken table", expected="each once", where=path)
     return ranks
 
 

@@ -231,7 +231,6 @@ def test_quantised_weights_are_refused_by_name(tmp_path: Path, name: str, dtype:
         ({"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4}}, {}, "factor"),
         ({"partial_rotary_factor": 0.5}, {}, "partial"),
         ({"hidden_act": "gelu"}, {}, "gelu"),
-        ({"layer_types": ["sliding_attention"], "sliding_window": 4}, {}, "sliding"),
         ({}, {"tie_word_embeddings": True}, "tied"),
         ({"num_key_value_heads": 3}, {}, "3 key heads"),
         ({"vocab_size": 39}, {}, "vocabulary"),

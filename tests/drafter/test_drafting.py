@@ -349,3 +349,16 @@ def test_a_run_is_usable_after_a_cancel(small: SampleRun, monkeypatch: pytest.Mo
         with pytest.raises(Cancelled):
             draft_ids(run, (0, 1, 2), trained(run), K, poll=stop)
     assert torch.equal(draft_ids(run, (0, 1, 2), trained(run), K), expected)
+
+
+def test_a_sliding_window_is_full_attention_within_it(tmp_path: Path) -> None:
+    weights = tiny.tiny_weights(3)
+    layer = tiny.nested_config(weights)["transformer_layer_config"]
+    found = []
+    for name, kind in (("full", {}), ("sliding", {"layer_types": ["sliding_attention"], "sliding_window": 16})):
+        changes = {"transformer_layer_config": layer | kind}
+        run = tiny_run(tmp_path / name, weights, tiny.tiny_sample(3, weights), changes=changes)
+        found.append(draft_ids(run, (0, 1, 2), trained(run), 4, torch.arange(13)))
+    assert torch.equal(*found)
+    with refused(SampleError, "sliding-window attention over 16", "--rows"):
+        draft_ids(run, (0, 1, 2), trained(run), 4, torch.arange(14))

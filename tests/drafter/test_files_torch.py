@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from drafter.errors import DrafterError, FileError, UnsafeFileError
+from drafter.files import torch_file
 from drafter.files.stored import StoredTensor
 from drafter.files.torch_file import read_torch_file
 from tests import tiny
@@ -131,6 +132,7 @@ def test_bombs_are_refused_before_anything_is_allocated(tmp_path: Path) -> None:
 import resource, sys, torch
 from pathlib import Path
 from drafter.errors import UnsafeFileError
+from drafter.files import torch_file
 from drafter.files.torch_file import read_torch_file
 torch.save([1], "small.pt"), read_torch_file(Path("small.pt"))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -249,3 +251,14 @@ def test_any_bytes_give_a_structure_or_a_refusal(tmp_path: Path) -> None:
             read_torch_file(path)
         except DrafterError as error:
             assert str(error).isprintable()
+
+
+def test_older_torch_gives_the_same_tensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    value = {"a": [torch.arange(12).view(3, 4), torch.randn(5, 2).bfloat16()[1:4]], "b": torch.tensor([True, False])}
+    path = saved(tmp_path / "x.pt", value)
+    now = read_torch_file(path)
+    monkeypatch.setattr(torch_file, "meta_load_tells_offsets", lambda: False)
+    older = read_torch_file(path)
+    assert same(now["a"][0].read(), older["a"][0].read()) and same(value["a"][0], older["a"][0].read())
+    assert same(now["a"][1].read(), older["a"][1].read()) and same(now["b"].read(), older["b"].read())
+    assert now["a"][1].offset == older["a"][1].offset
