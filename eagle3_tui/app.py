@@ -100,8 +100,10 @@ class InspectorApp(App[int]):
         self._state_folder = state_folder
         self._on_terminal = on_terminal
         self.engine = Engine(self.post_message)
-        self.controller = Controller(session, self.engine, self._tell)
+        self.controller = Controller(session, self.engine, self._tell, self._give_up)
+        self.farewell = ""
         self._answer: Callable[[str], None] | None = None
+        self._main: Screen[object] = Screen()  # the screen below any modal, once it is mounted
 
     # ------------------------------------------------------------------ layout
 
@@ -118,6 +120,7 @@ class InspectorApp(App[int]):
         yield FilterInput(id="filter")
 
     def on_mount(self) -> None:
+        self._main = self.screen
         if self._theme_wanted is not None:
             self.theme = self._theme_wanted
         if self._on_terminal is not None:
@@ -130,7 +133,7 @@ class InspectorApp(App[int]):
 
     @property
     def view(self) -> View:
-        found = self.query_one(f"#{self.query_one(ContentSwitcher).current}", View)
+        found = self._main.query_one(f"#{self._main.query_one(ContentSwitcher).current}", View)
         return found
 
     def on_engine_event(self, event: EngineEvent) -> None:
@@ -138,13 +141,18 @@ class InspectorApp(App[int]):
 
     def _tell(self, what: str) -> None:
         """The controller changed a part of the state."""
-        if not self.is_running:
-            return
+        if not self._main.query("#status"):
+            return  # the last events arrive while the screen is taken down
         if what not in ("busy", "rows", "step", "others", "message"):
             self._draw_context()
-        for view in self.query(View):
+        for view in self._main.query(View):
             view.told(what)
         self._draw_status()
+
+    def _give_up(self, why: str) -> None:
+        """Nothing to show: leave, and let the command line say why."""
+        self.farewell = why
+        self.exit(2)
 
     # ------------------------------------------------------------------ lines around the views
 
@@ -172,7 +180,7 @@ class InspectorApp(App[int]):
         return f"  ! config selects {name(state.configured)}", style("warn")
 
     def _draw_bar(self) -> None:
-        current = self.query_one(ContentSwitcher).current
+        current = self._main.query_one(ContentSwitcher).current
         text = Text(no_wrap=True)
         for i, (view, title) in enumerate(zip(VIEWS, TITLES, strict=True)):
             chosen = view == current
@@ -180,6 +188,8 @@ class InspectorApp(App[int]):
         self._put("#bar", text)
 
     def _draw_status(self) -> None:
+        if not self._main.query("#status"):
+            return
         state = self.controller.state
         running = self.engine.running
         text = Text(no_wrap=True, overflow="ellipsis", end="")
@@ -191,19 +201,20 @@ class InspectorApp(App[int]):
             done = f" {scores.result.done} of {scores.result.planned}" if scores and "scoring" in running[0] else ""
             text.append(f"{running[0]}{done} …  esc stops", style("dim"))
         else:
-            small = "small window, details hidden  " if self.screen.has_class("-short") else ""
+            small = "small window, details hidden  " if self._main.has_class("-short") else ""
             text.append(small + self.view.HINTS, style("dim"))
         self._put("#status", text)
 
     def _put(self, where: str, text: Text) -> None:
-        widget = self.query_one(where, Static)
-        if widget.content != text:
+        found = self._main.query(where).results(Static)
+        widget = next(found, None)
+        if widget is not None and widget.content != text:
             widget.update(text, layout=where == "#status")
 
     # ------------------------------------------------------------------ keys
 
     def action_view(self, view: str) -> None:
-        switcher = self.query_one(ContentSwitcher)
+        switcher = self._main.query_one(ContentSwitcher)
         if switcher.current != view:
             self.controller.state.message = ""
             switcher.current = view
@@ -235,8 +246,8 @@ class InspectorApp(App[int]):
         if self.controller.state.message:
             self.controller.say("")
         if not (self.view.back() or self.controller.cancel()):
-            self.query_one(FilterInput).open("")
-            self.query_one(FilterInput).action_clear()
+            self._main.query_one(FilterInput).open("")
+            self._main.query_one(FilterInput).action_clear()
 
     def action_export(self) -> None:
         self.controller.export(self._state_folder / "exports")
@@ -268,13 +279,13 @@ class InspectorApp(App[int]):
 
     def action_filter(self) -> None:
         self._answer = None
-        self.query_one(FilterInput).open()
+        self._main.query_one(FilterInput).open()
 
     def ask(self, prompt: str, placeholder: str, answer: Callable[[str], None]) -> None:
         """Take one line of text; `answer` is called with it on Enter."""
         self._answer = answer
         self.controller.say(f"{prompt}: {placeholder}")
-        self.query_one(FilterInput).open("")
+        self._main.query_one(FilterInput).open("")
 
     def on_filter_input_changed(self, event: FilterInput.Changed) -> None:
         if self._answer is None:
@@ -320,6 +331,8 @@ def run_app(options: Options, log_path: Path | None, settings: UiSettings) -> in
         )
         result = app.run(mouse=settings.mouse)
     code = result if result is not None else app.return_code or 0
+    if app.farewell:
+        sys.stderr.write(f"eagle3-tui: {app.farewell}\n")
     if session.log.path is not None:
         sys.stderr.write(f"session log: {session.log.path}\n")
     return terminal.finish(code, app.engine, session.close)

@@ -40,9 +40,12 @@ _SEARCH = 64  # rows drafted at once while looking for a miss
 
 
 class Controller:
-    def __init__(self, session: Session, engine: Engine, changed: Callable[[str], None]) -> None:
+    def __init__(
+        self, session: Session, engine: Engine, changed: Callable[[str], None], give_up: Callable[[str], None]
+    ) -> None:
+        """`give_up` is told, in one line, why there is nothing at all to show."""
         self.session, self.engine, self.state = session, engine, State()
-        self._changed = changed
+        self._changed, self._give_up = changed, give_up
         engine.on_error = self._failed
 
     # ------------------------------------------------------------------ opening
@@ -61,8 +64,10 @@ class Controller:
             self._opened(result[1], result[2])
 
         def failed(error: Exception) -> None:
-            # one checkpoint that cannot be opened must not hide the others
             self.state.found = self.session.last_found
+            if not self.state.found:
+                return self._give_up(str(error))
+            # one checkpoint that cannot be opened must not hide the others
             self._changed("found")
             self._failed(None, error)
             self._list_samples()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eagle3_tui.screens import orderings, step
+from eagle3_tui.screens import orderings, step_text
 from eagle3_tui.screens.orderings import OrderingsView
 from eagle3_tui.screens.step import StepView
 from eagle3_tui.screens.view import View
@@ -11,7 +11,7 @@ from eagle3_tui.screens.view import View
 def for_view(view: View) -> list[tuple[str, str]]:
     """(glyph, meaning) lines for the view on screen."""
     if isinstance(view, StepView):
-        return step.LEGEND
+        return step_text.LEGEND
     if isinstance(view, OrderingsView):
         return orderings.LEGEND
     return [(">", "chosen"), ("!", "look here: a contradiction or something missing"), ("?", "not known")]

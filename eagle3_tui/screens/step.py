@@ -5,39 +5,25 @@ Row t predicts token t + 2 and is shown under that token's number, as `step --at
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
+from textual.timer import Timer
 
-from drafter.wiring import Ordering, name
+from eagle3_tui.screens.step_text import (
+    COUNTED,
+    flat,
+    others_flat,
+    others_tall,
+    tall,
+    verdict,
+)
 from eagle3_tui.screens.view import Detail, View
 from eagle3_tui.widgets.line_table import Cells, Column, LineTable, RowSource
 
-if TYPE_CHECKING:
-    from drafter.drafting.readout import RowReadout
-    from drafter.results import StepResult
-
-HIT, MISS, OUTSIDE, NOTHING = "=", "x", "o", "-"
-COUNTED = "|"
-LEGEND = [
-    (HIT, "the prediction is the sample's token"),
-    (MISS, "the prediction is another token"),
-    (OUTSIDE, "the sample's token is outside of the draft vocabulary: it cannot be predicted"),
-    (NOTHING, "no token to compare with: past the end of the sample"),
-    (COUNTED, "a row that counts in the scores, by the mask mode"),
-]
-Line = list[tuple[str, str]]
-
-
-def verdict(readout: RowReadout) -> tuple[str, str]:
-    """Glyph and style name of a row."""
-    if readout.truth is None:
-        return NOTHING, "dim"
-    if readout.hit:
-        return HIT, "good"
-    return (MISS, "bad") if readout.truth_in_vocab else (OUTSIDE, "outside")
+_PATIENCE = 0.15  # seconds after which an unanswered row says that it is being drafted
 
 
 class TokenRows(RowSource):
@@ -85,6 +71,10 @@ class StepView(View):
         Binding("i", "ask_token", "Go to token", id="step.token", tooltip="type a token number, enter goes there"),
     ]
 
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._patience: Timer | None = None  # runs while the row under the cursor is not answered
+
     def compose(self) -> ComposeResult:
         columns = [
             Column("token", 6, "right"),
@@ -97,7 +87,9 @@ class StepView(View):
         ]
         with Container(id="step-body"):
             yield LineTable(columns, empty="no sample opened: choose one in view 2", id="tokens")
-            yield Detail(id="step-detail")
+            with Container(id="step-side"):
+                yield Detail(id="step-detail")
+                yield Detail(id="step-others")
 
     def table(self) -> LineTable:
         return self.query_one("#tokens", LineTable)
@@ -158,102 +150,31 @@ class StepView(View):
         detail = self.query_one("#step-detail", Detail)
         step, state = self.state.step, self.state
         if step is None or step.readout.row != self.table().row or step.ordering != state.ordering:
-            waiting = "" if state.sample is None else "drafting …" if state.ready else "the drafter is not loaded yet"
-            return detail.say([[(waiting, "dim")]])
-        others = state.others.get(step.readout.row)
+            # most answers come at once: to say so for 10 ms would cost a slow line more than the answer
+            self._patience = self._patience or self.set_timer(_PATIENCE, self._say_waiting)
+            return
+        self._answered()
+        piece, truth = self.controller.session.piece, step.readout.truth
+        others, rest = state.others.get(step.readout.row), self.query_one("#step-others", Detail)
+        # two widgets: what comes later must not send again what came first
         if self.screen.has_class("-wide"):
-            detail.say(self._tall(step, others, detail.size.height))
+            detail.say(tall(step, piece))
+            rest.say(others_tall(others, truth, piece, state.label, state.ordering, max(rest.size.height, 1)))
         else:
-            detail.say(self._flat(step, others, detail.size.width))
+            detail.say(flat(step, piece))
+            rest.say(others_flat(others, truth, piece))
 
-    def _flat(self, step: StepResult, others: dict[Ordering, int] | None, width: int) -> list[Line]:
-        """Five lines under the table: what was fed, the top predictions, the chain, the other orderings."""
-        piece = self.controller.session.piece
-        top: Line = [("top   ", "dim")]
-        for p in step.readout.predictions:
-            top.append((f"{p.prob:.2f} {piece(p.id)}  ", "good" if p.id == step.readout.truth else ""))
-        chain: Line = [("chain ", "dim")]
-        for link in step.chain:
-            chain.append((f"{HIT if link.hit else MISS}{piece(link.id)} ", "good" if link.hit else "bad"))
-            if not link.hit:
-                chain.append((f"(true {piece(link.truth)}) " if link.truth is not None else "(past the end) ", "dim"))
-                break
-        return [[*self._head(step)], top, chain, [(self._fate(step), "")], *self._others_flat(step, others, width)]
+    def _answered(self) -> None:
+        if self._patience is not None:
+            self._patience.stop()
+            self._patience = None
 
-    def _head(self, step: StepResult) -> Line:
-        piece, readout = self.controller.session.piece, step.readout
-        truth = "past the end" if readout.truth is None else piece(readout.truth)
-        glyph, look = verdict(readout)
-        place = "outside of the draft vocabulary" if readout.truth is not None and not readout.truth_in_vocab else ""
-        rank = f"rank {readout.truth_rank}" if readout.truth_rank is not None else place
-        return [
-            (f"token {step.at}", "bold"),
-            (f" fed {piece(readout.fed)}  true {truth} ", ""),
-            (f"{glyph} {rank}", look),
-        ]
-
-    def _fate(self, step: StepResult) -> str:
-        """What a server would make of the chain."""
-        right, depth = step.accept_length - 1, len(step.chain)
-        if right == depth:
-            return f"      all {depth} drafts accepted: accept length {step.accept_length} (bonus token counted)"
-        if step.chain[right].truth is None:
-            return f"      the sample ends at draft {right + 1} of {depth}: {right} accepted"
-        return (
-            f"      rejected at draft {right + 1} of {depth}: accept length {step.accept_length} (bonus token counted)"
-        )
-
-    def _others_flat(self, step: StepResult, others: dict[Ordering, int] | None, width: int) -> list[Line]:
-        if others is None:
-            return [[("other orderings …", "dim")]]
-        right = [o for o, token in others.items() if token == step.readout.truth]
-        wrong = [o for o in others if o not in right]
-        piece = self.controller.session.piece
-        first: Line = [(f"{HIT} {len(right)} of {len(others)} orderings right  ", "good" if right else "dim")]
-        first.append((" ".join(name(o) for o in right), ""))
-        second: Line = [(f"{MISS} ", "bad" if wrong else "dim")]
-        by_token: dict[int, list[Ordering]] = {}
-        for ordering in wrong:
-            by_token.setdefault(others[ordering], []).append(ordering)
-        for token, orderings in sorted(by_token.items(), key=lambda item: -len(item[1])):
-            second += [(f"{piece(token)} ", "bad"), (f"{' '.join(name(o) for o in orderings)}  ", "")]
-        return [first, second]
-
-    def _tall(self, step: StepResult, others: dict[Ordering, int] | None, height: int) -> list[Line]:
-        """The pane at the right of a wide screen: one line each."""
-        piece, readout = self.controller.session.piece, step.readout
-        lines: list[Line] = [self._head(step), [], [("top predictions", "bold")]]
-        for p in readout.predictions:
-            hit = p.id == readout.truth
-            lines.append(
-                [(f" {p.rank} {HIT if hit else ' '} {p.prob:.3f} {p.logit:7.2f}  {piece(p.id)}", "good" if hit else "")]
-            )
-        lines += [[], [(f"chain of {len(step.chain)} drafts from here", "bold")]]
-        rejected = False
-        for k, link in enumerate(step.chain):
-            look = "dim" if rejected else "good" if link.hit else "bad"
-            line: Line = [(f" {k + 1} {HIT if link.hit else MISS} {link.prob:.3f}  {piece(link.id)}", look)]
-            if not link.hit:
-                line.append((f"  true {piece(link.truth) if link.truth is not None else '(past the end)'}", "dim"))
-                line.append(("" if rejected else "  <- rejected", "bad"))
-                rejected = True
-            lines.append(line)
-        lines += [[(self._fate(step).strip(), "")], [], [("other orderings at this row", "bold")]]
-        return lines + self._others_tall(step, others, max(height - len(lines), 1))
-
-    def _others_tall(self, step: StepResult, others: dict[Ordering, int] | None, room: int) -> list[Line]:
-        if others is None:
-            return [[("…", "dim")]]
-        piece, state = self.controller.session.piece, self.state
-        lines: list[Line] = []
-        for ordering, token in others.items():
-            hit = token == step.readout.truth
-            mark = ">" if ordering == state.ordering else " "
-            said = f"{mark}{HIT if hit else MISS} {name(ordering)} {state.label(ordering)}  {piece(token)}"
-            lines.append([(said, "good" if hit else "bad")])
-        if len(lines) > room:
-            lines = [*lines[: room - 1], [(f"… {len(lines) - room + 1} more in view 4", "dim")]]
-        return lines
+    def _say_waiting(self) -> None:
+        self._patience = None
+        state = self.state
+        waiting = "" if state.sample is None else "drafting …" if state.ready else "the drafter is not loaded yet"
+        self.query_one("#step-detail", Detail).say([[(waiting, "dim")]])
+        self.query_one("#step-others", Detail).say([])
 
     def copy_text(self) -> str:
-        return "\n".join("".join(text for text, _ in line) for line in self.query_one("#step-detail", Detail).lines)
+        return "\n".join("".join(text for text, _ in line) for detail in self.query(Detail) for line in detail.lines)

@@ -136,6 +136,7 @@ class Detail(Static):
         said = [list(line) for line in lines]
         if said == self._said:
             return
+        taller = len(said) != len(self._said)  # only then may it need another place
         self._said = said
         text = Text(no_wrap=True, overflow="ellipsis", end="")
         for number, line in enumerate(said):
@@ -143,7 +144,7 @@ class Detail(Static):
                 text.append("\n")
             for run, name in line:
                 text.append(safe(run), style(name))
-        self.update(text, layout=False)
+        self.update(text, layout=taller)
 
 
 def megabytes(count: int) -> str:

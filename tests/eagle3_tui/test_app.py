@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -177,6 +178,8 @@ async def test_help_palette_and_quit(story: Path) -> None:
         await settle(app, pilot)
         await pilot.press("3", "question_mark")
         assert "Next miss" in dump(app)
+        await asyncio.sleep(0.6)  # the status line is looked after while the help covers it
+        app.controller.say("news")
         await pilot.press("q")
         assert app.is_running and app.view.id == "step"
         await pilot.press("ctrl+c")
@@ -259,3 +262,12 @@ async def test_escape_stops_a_sweep(story: Path) -> None:
         await settle(app, pilot)
         scores = app.controller.state.scores
         assert scores is not None and scores.result.done == scores.result.planned
+
+
+async def test_nothing_to_show_ends_the_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "output").mkdir()
+    app = story_app(tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(app, pilot)
+    assert app.return_value == 2 and "the folder is empty" in app.farewell
