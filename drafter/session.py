@@ -313,7 +313,7 @@ class Session:
 
     @property
     def wiring(self) -> Wiring:
-        return view_wiring(self.options.view, self.checkpoint.config)
+        return view_wiring(self.options.view, self.checkpoint.run_config)
 
     def configured(self) -> tuple[Ordering | None, str]:
         """What the config's layer ids select among the current sample's slots, or None, with the reason."""

@@ -37,6 +37,11 @@ class Checkpoint:
     metrics: dict[str, Any]
 
     @property
+    def run_config(self) -> DrafterConfig:
+        """The config of the function that was trained: the training's own where it is there, else the configured."""
+        return self.trained_config or self.config
+
+    @property
     def has_weights(self) -> bool:
         return bool(self.tensors)
 
@@ -66,14 +71,18 @@ def open_checkpoint(found: Found) -> Checkpoint:
     that cannot be read.
     """
     folder = found.path if found.path.is_dir() else found.path.parent
-    config, trained, differing = read_configs(folder)
+    config, trained, differing, problems = read_configs(folder)
     index = folder / INDEX
     files = TensorFiles([], index) if index.is_file() and found.path.is_dir() else TensorFiles(found.weights)
     tensors = by_canonical_name(files.all())
     config, warnings = _fit_to_weights(config, tensors)
-    inputs = _fc_inputs(config, tensors)
-    needed = expected(config.num_layers) + _norms_asked_for(config, inputs) if tensors else []
-    optional = {"embed_tokens.weight", "lm_head.weight", "d2t", "t2d", *_optional(config)}
+    if trained is not None:
+        trained, more = _fit_to_weights(trained, tensors)
+        warnings += [warning for warning in more if warning not in warnings]
+    run = trained or config
+    inputs = _fc_inputs(run, tensors)
+    needed = expected(run.num_layers) + _norms_asked_for(run, inputs) if tensors else []
+    optional = {"embed_tokens.weight", "lm_head.weight", "d2t", "t2d", *_optional(run)}
     return Checkpoint(
         path=found.path,
         name=found.name,
@@ -84,21 +93,24 @@ def open_checkpoint(found: Found) -> Checkpoint:
         fc_inputs=inputs,
         missing=tuple(name for name in needed if name not in tensors),
         unused=tuple(name for name in tensors if name not in needed and name not in optional),
-        warnings=tuple(warnings),
+        warnings=(*problems, *warnings),
         metrics=_side_file(folder / "val_metrics.json"),
     )
 
 
-def read_configs(folder: Path) -> tuple[DrafterConfig, DrafterConfig | None, list[Disagreement]]:
-    """The configured normal form, the trained one where a second file holds it, and where they differ."""
+def read_configs(folder: Path) -> tuple[DrafterConfig, DrafterConfig | None, list[Disagreement], list[str]]:
+    """The configured normal form, the trained one where a second file holds it, where they differ, and warnings."""
     present = [folder / name for name in CONFIGS if (folder / name).is_file()]
     if not present:
         raise CheckpointError("no config", expected="config.json", where=folder)
     config = read_config(read_json(present[0]), present[0].name)
     if len(present) == 1:
-        return config, None, []
-    trained = read_config(read_json(present[1]), present[1].name)
-    return config, trained, disagreements(config, trained, present[1].name)
+        return config, None, [], []
+    try:
+        trained = read_config(read_json(present[1]), present[1].name)
+    except DrafterError as error:
+        return config, None, [], [f"what training wrote is not known: {error}"]
+    return config, trained, disagreements(config, trained, present[1].name), []
 
 
 def _side_file(path: Path) -> dict[str, Any]:

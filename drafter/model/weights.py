@@ -21,7 +21,7 @@ _NOT_WEIGHTS = ("embed_tokens.weight", "d2t", "t2d", "verifier_lm_head.weight", 
 
 def check_runnable(checkpoint: Checkpoint) -> None:
     """Refuse, by name, what this version would compute wrongly. Raises CheckpointError."""
-    config, where = checkpoint.config, checkpoint.path
+    config, where = checkpoint.run_config, checkpoint.path
     if not checkpoint.has_weights:
         raise CheckpointError("a checkpoint without weights", expected="model.safetensors", where=where)
     refused = {
@@ -57,7 +57,7 @@ def load_weights(checkpoint: Checkpoint, placement: Placement, poll: Callable[[]
 
 
 def _check_shapes(checkpoint: Checkpoint) -> None:
-    c = checkpoint.config
+    c = checkpoint.run_config
     if c.num_heads % c.num_kv_heads:
         raise CheckpointError(f"{c.num_heads} heads over {c.num_kv_heads} key heads", where=checkpoint.path)
     for name, shape in _shapes(checkpoint).items():
@@ -68,7 +68,7 @@ def _check_shapes(checkpoint: Checkpoint) -> None:
 
 def _shapes(checkpoint: Checkpoint) -> dict[str, tuple[int, ...]]:
     """The shape of every tensor that the forward may use."""
-    c, inputs = checkpoint.config, checkpoint.fc_inputs
+    c, inputs = checkpoint.run_config, checkpoint.fc_inputs
     q, kv = c.num_heads * c.head_dim, c.num_kv_heads * c.head_dim
     projections = {
         "fc": (c.hidden_size, inputs * c.target_hidden_size),
@@ -103,7 +103,7 @@ def load_vocab_map(checkpoint: Checkpoint) -> VocabMap:
             d2t.read() if d2t else None,
             t2d.read() if t2d else None,
             checkpoint.draft_vocab_size,
-            checkpoint.config.vocab_size,
+            checkpoint.run_config.vocab_size,
         )
     except CheckpointError as error:
         raise CheckpointError(error.found, expected=error.expected, where=checkpoint.path, hint=error.hint) from error
@@ -125,10 +125,10 @@ def find_embedding(checkpoint: Checkpoint, target: TargetFolder | None) -> Embed
 
 
 def _table(stored: StoredTensor, source: str, checkpoint: Checkpoint) -> EmbeddingTable:
-    if len(stored.shape) != 2 or stored.shape[1] != checkpoint.config.hidden_size:
+    if len(stored.shape) != 2 or stored.shape[1] != checkpoint.run_config.hidden_size:
         raise CheckpointError(
             f"{source} embedding is {list(stored.shape)}",
-            expected=f"[{checkpoint.config.vocab_size}, {checkpoint.config.hidden_size}]",
+            expected=f"[{checkpoint.run_config.vocab_size}, {checkpoint.run_config.hidden_size}]",
             where=stored.path,
         )
     return EmbeddingTable(stored, source)
@@ -144,7 +144,7 @@ def find_head(checkpoint: Checkpoint, vocab: VocabMap, target: TargetFolder | No
             where=checkpoint.path,
             hint="name it with --target",
         )
-    rows, width = int(vocab.target_ids.max()) + 1, checkpoint.config.hidden_size
+    rows, width = int(vocab.target_ids.max()) + 1, checkpoint.run_config.hidden_size
     shape = target.head.shape
     if len(shape) != 2 or shape[1] != width or shape[0] < rows:
         expected = f"[{rows} or more, {width}]"
@@ -167,4 +167,4 @@ def build_drafter(
     if head is not None:
         rows = head.gather(vocab.target_ids.tolist())  # [D, H]
         weights["lm_head.weight"] = rows.to(placement.device, placement.dtype)
-    return Eagle3Drafter(checkpoint.config, weights, embedding, vocab, placement)
+    return Eagle3Drafter(checkpoint.run_config, weights, embedding, vocab, placement)

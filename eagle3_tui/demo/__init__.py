@@ -32,7 +32,7 @@ def slot_labels() -> str | None:
     depths: set[int] = set()
     for config in sorted(OUTPUT.glob("*/config.json"))[:1]:
         try:
-            served, trained, _ = read_configs(config.parent)
+            served, trained, _, _ = read_configs(config.parent)
         except DrafterError:
             return None  # opening it says what is wrong
         depths |= {*(served.aux_depths or ()), *((trained.aux_depths or ()) if trained else ())}

@@ -18,6 +18,7 @@ from drafter.checkpoint.target import open_target
 from drafter.checkpoint.tensor_files import INDEX, TensorFiles
 from drafter.errors import Cancelled, CheckpointError, FileError, PathError
 from drafter.model.weights import build_drafter
+from drafter.wiring import Wiring
 from tests import tiny
 from tests.drafter.helpers import built, opened, placed, refused, same
 
@@ -75,8 +76,8 @@ def test_the_storys_layout_is_opened_with_its_disagreement(tmp_path: Path) -> No
 
 def test_a_broken_second_config_is_an_error_of_that_file(tmp_path: Path) -> None:
     folder = tiny.write_flat(tmp_path / "x", WEIGHTS, speculators_config=True)
-    edit(folder / "config_speculators.json", norm_output="yes")
-    with refused(CheckpointError, "config_speculators.json"):
+    edit(folder / "config.json", norm_output="yes")
+    with refused(CheckpointError, "config.json"):
         opened(folder)
 
 
@@ -357,3 +358,22 @@ def test_a_target_with_malformed_fields_is_refused(tmp_path: Path, key: str, val
     edit(folder / "config.json", **{key: value})
     with refused(CheckpointError, key):
         open_target(folder)
+
+
+def test_the_trained_function_is_what_training_wrote(tmp_path: Path) -> None:
+    """A flattened config that lost norm_before_residual must not change what `trained` computes."""
+    folder = tiny.write_flat(tmp_path / "x", WEIGHTS, speculators_config=True, norm_before_residual=True)
+    config = json.loads((folder / "config.json").read_text())
+    del config["norm_before_residual"]
+    (folder / "config.json").write_text(json.dumps(config))
+    one = opened(folder)
+    assert not one.config.norm_before_residual and one.run_config.norm_before_residual
+    assert any(d.field == "norm_before_residual" for d in one.disagreements)
+    assert Wiring.trained(one.run_config).norm_before_residual
+
+
+def test_a_broken_second_config_is_a_warning(tmp_path: Path) -> None:
+    folder = tiny.write_flat(tmp_path / "x", WEIGHTS, speculators_config=True)
+    (folder / "config_speculators.json").write_text('{"speculators_model_type": "eagle3"}')
+    one = opened(folder)
+    assert one.trained_config is None and "what training wrote is not known" in one.warnings[0]
