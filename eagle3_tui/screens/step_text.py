@@ -124,7 +124,7 @@ def others_tall(
     for ordering, token in others.items():
         hit = token == truth
         mark = ">" if ordering == current else " "
-        said = f"{mark}{HIT if hit else MISS} {name(ordering)} {label(ordering)}  {piece(token)}"
+        said = f"{mark} {HIT if hit else MISS} {name(ordering)} {label(ordering)}  {piece(token)}"
         lines.append([(said, "good" if hit else "bad")])
     if len(lines) > room:
         lines = [*lines[: room - 1], [(f"… {len(lines) - room + 1} more in view 4", "dim")]]

@@ -88,7 +88,8 @@ def draw(
         for number, (one, of_one) in enumerate(zip(series, runs, strict=True)):
             if of_one:
                 _add_signal(plt, of_one, one.lines, _turn(glyphs, number), _turn(COLOURS, number), y_limits)
-        _set_ruler(plt, "x", x_limits, _ticks(*x_limits, max(2, width // 12)))
+        whole = all(value.is_integer() for run in points for value in run.x)
+        _set_ruler(plt, "x", x_limits, _ticks(*x_limits, max(2, width // 12), whole))
         _set_ruler(plt, "y", y_limits, _ticks(*y_limits, max(2, height // 3)))
 
     return heading + _build(paint, width, height - bool(heading), x_label, y_label, ascii, colorless)
@@ -216,11 +217,13 @@ def _thin(run: _Run, most: int) -> _Run:
     return _Run([run.x[i] for i in kept], [run.y[i] for i in kept])
 
 
-def _ticks(low: float, high: float, most: int) -> tuple[list[float], list[str]]:
-    """Round positions between the limits, at most about `most`, and how they are written."""
+def _ticks(low: float, high: float, most: int, whole: bool = False) -> tuple[list[float], list[str]]:
+    """Round positions between the limits, at most about `most`, and how they are written; with `whole` no fractions."""
     rough = (high - low) / most
     power = 10.0 ** math.floor(math.log10(rough))
     step = power * next(factor for factor in (1, 2, 5, 10) if power * factor >= rough * 0.999999)
+    if whole:
+        step = max(step, 1.0)
     places = [step * number for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
     return places, [f"{place:.10g}" for place in places]
 
