@@ -42,6 +42,8 @@ _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 def main(args: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code; a refusal is one line on stderr, never a traceback."""
     words = list(sys.argv[1:] if args is None else args)
+    # threads that spin while they wait make torch several times slower on cores that others use too
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     _never_fail_to_print()
     try:
         with cli.make_context(PROG, list(words), obj=[PROG, *words]) as context:
