@@ -18,19 +18,21 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from drafter.model.drafter import Eagle3Drafter
-from drafter.model.rope import rotate
+from drafter.model.weights import load_weights
 from drafter.scoring.counts import rows_needed
 from drafter.session import Options, Session
-from drafter.wiring import Ordering
+from drafter.wiring import Ordering, Wiring
 
 
 def rms(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
 
 
-def obvious(drafter: Eagle3Drafter, ids: Tensor, states: list[Tensor], depth: int, residual_normed: bool) -> Tensor:
+def obvious(
+    drafter: Eagle3Drafter, w: dict[str, Tensor], ids: Tensor, states: list[Tensor], depth: int, wiring: Wiring
+) -> Tensor:
     """[depth, R] argmax draft ids of one ordering, every row at every step."""
-    w, c = drafter._w, drafter.config
+    c, rotary = drafter.config, drafter.rotary(wiring.rope, ids.numel() - 1)
     rows, group = ids.numel() - 1, c.num_heads // c.num_kv_heads
     g = F.linear(torch.cat([s[:rows] for s in states], -1), w["fc.weight"])
     keys: list[Tensor] = []
@@ -39,19 +41,19 @@ def obvious(drafter: Eagle3Drafter, ids: Tensor, states: list[Tensor], depth: in
     found = []
     for k in range(depth):
         padded = torch.cat([ids[1 + k :], ids.new_zeros(k)])[:rows]
-        e = rms(drafter.embedding.rows(padded).float(), w["layers.0.input_layernorm.weight"], c.rms_norm_eps)
+        e = rms(drafter.embedding(wiring).rows(padded).float(), w["layers.0.input_layernorm.weight"], c.rms_norm_eps)
         h = rms(g, w["layers.0.hidden_norm.weight"], c.rms_norm_eps)
         x = torch.cat([e, h], -1)
         q, key, value = (F.linear(x, w[f"layers.0.self_attn.{p}_proj.weight"]) for p in "qkv")
         positions = torch.arange(rows) + k
-        q = rotate(q.view(rows, -1, c.head_dim), positions, drafter._frequencies)
-        keys.append(rotate(key.view(rows, -1, c.head_dim), positions, drafter._frequencies))
+        q = rotary.rotate(q.view(rows, -1, c.head_dim), positions)
+        keys.append(rotary.rotate(key.view(rows, -1, c.head_dim), positions))
         values.append(value.view(rows, -1, c.head_dim))
         masks.append(torch.ones(rows, rows).tril().bool() if k == 0 else torch.eye(rows).bool())
         all_k = torch.cat(keys).repeat_interleave(group, 1).transpose(0, 1)
         all_v = torch.cat(values).repeat_interleave(group, 1).transpose(0, 1)
         mixed = F.scaled_dot_product_attention(q.transpose(0, 1), all_k, all_v, attn_mask=torch.cat(masks, 1))
-        y = (h if residual_normed else g) + F.linear(
+        y = (h if wiring.norm_before_residual else g) + F.linear(
             mixed.transpose(0, 1).reshape(rows, -1), w["layers.0.self_attn.o_proj.weight"]
         )
         m = rms(y, w["layers.0.post_attention_layernorm.weight"], c.rms_norm_eps)
@@ -77,11 +79,11 @@ def main() -> None:
     states = [slot.tensor.read().float() for slot in sample.slots]
     mask = sample.mask if sample.mask is not None else torch.ones(sample.length).bool()
     rows = rows_needed(mask, "next", asked.depth)
+    weights = load_weights(session.checkpoint, drafter.placement, lambda: None)
+    weights["lm_head.weight"] = session.checkpoint.tensors["lm_head.weight"].read().float()
 
     def plain(ordering: Ordering) -> Tensor:
-        return obvious(
-            drafter, sample.ids, [states[s] for s in ordering], asked.depth, session.wiring.norm_before_residual
-        )
+        return obvious(drafter, weights, sample.ids, [states[s] for s in ordering], asked.depth, session.wiring)
 
     session.score(paths[:1], orderings[:1])  # both start warm
     plain(orderings[0])

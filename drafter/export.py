@@ -22,25 +22,37 @@ from drafter.safe import safe
 
 Record = dict[str, Any]
 MOST_SAMPLES, MOST_CALLS = 12, 60  # an issue takes 65,536 characters
-_HOMES = re.compile(r"/(?:home|Users)/[^/\s\"'`|,;]+")
+# a name may hold spaces where a slash ends it; a folder before `home` (a mount) goes with it
+_HOMES = re.compile(
+    r"(?<![\w.~-])(?:/[\w.-]+)*/(?:home|homes|Users)/(?:[^/\n\"'`|,;]+(?=/)|[^/\s\"'`|,;]+)"
+    r"|(?<!\w)[A-Za-z]:\\+Users\\+[^\\\n\"'`|,;]+"
+)
 
 
 def export(records: list[Record], folder: Path) -> list[Path]:
     """Write `eagle3-tui-TIME.md` and `.json` into `folder`, each atomically. Raises FileError where that fails."""
     stem = f"eagle3-tui-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     return [
-        write_atomically(folder / f"{stem}.md", markdown(records)),
+        write_atomically(folder / f"{stem}.md", markdown(records), make_folder=True),
         write_atomically(folder / f"{stem}.json", json_text(shorten(records))),
     ]
 
 
-def write_atomically(path: Path, text: str) -> Path:
-    """Write `text` so that `path` is either whole or as it was. Raises FileError."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+def write_atomically(path: Path, text: str, *, make_folder: bool = False) -> Path:
+    """Write `text` so that `path` is either whole or as it was. Raises FileError.
+
+    A link stays a link, and what is no regular file (a terminal, a pipe) is written to, not replaced.
+    """
+    target = path.resolve() if path.is_symlink() else path
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if target.exists() and not target.is_file():
+            target.write_text(text, encoding="utf-8")
+            return path
+        if make_folder:
+            target.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
+        temporary.replace(target)
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -62,7 +74,7 @@ def shorten(value: Any) -> Any:
 def _shorten(text: str) -> str:
     home = str(Path.home())
     if len(home) > 1:
-        text = re.sub(rf"{re.escape(home)}(?![\w.-])", "~", text)
+        text = re.sub(rf"(?<![\w.~-]){re.escape(home)}(?![\w.-])", "~", text)
     text = _HOMES.sub("~", text)
     user = _user()
     return re.sub(rf"(?<=/){re.escape(user)}(?=/|$)", "~", text) if user else text
@@ -90,8 +102,8 @@ def markdown(records: list[Record]) -> str:
             f"- vocab map read as: {_text(result['vocab_map'])}; embedding: {_text(result['embedding'])}",
             "",
         ]
-    for record in list(_calls(records, "choose_sample"))[-MOST_SAMPLES:]:
-        result, path = record["result"], record["inputs"]["path"]
+    chosen = {record["inputs"]["path"]: record["result"] for record in _calls(records, "choose_sample")}
+    for path, result in list(chosen.items())[-MOST_SAMPLES:]:
         lines += [f"- sample {_code(path)}: {_text(result['format'])}, {_text(result['tokens'])} tokens"]
     score = _last(records, "score")
     if score:
@@ -110,7 +122,7 @@ def markdown(records: list[Record]) -> str:
 
 
 def _errors(errors: list[Record]) -> list[str]:
-    lines = ["", "## Refusals", ""] if errors else []
+    lines = ["", "## Refusals and failures", ""] if errors else []
     for record in errors:
         lines.append(f"- {_text(record['call'])}: {_text(record['error'])}")
         if record.get("trace"):
@@ -120,7 +132,9 @@ def _errors(errors: list[Record]) -> list[str]:
 
 def _environment(header: Record) -> list[str]:
     versions = ", ".join(f"{_text(k)} {_text(v)}" for k, v in header.get("versions", {}).items())
+    when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(header.get("time", 0)))
     return [
+        f"- begun: {_text(when)}",
         f"- command: {_code(shlex.join(map(str, header.get('argv', []))))}",
         f"- versions: {versions}; Python {_text(header.get('python', '?'))}",
         f"- platform: {_text(header.get('platform', '?'))}, {_text(header.get('cpus', '?'))} CPUs",
@@ -136,6 +150,9 @@ def _checkpoint(facts: Record) -> list[str]:
     lines.append(f"- target: {_code(target.get('path'))} ({_text(target.get('why', ''))})")
     for warning in facts.get("warnings", []):
         lines.append(f"- warning: {_text(warning)}")
+    for what in ("missing", "unused"):
+        for name, why in dict(facts.get(what) or {}).items():
+            lines.append(f"- {what} tensor {_code(name)}: {_text(why)}")
     lines += ["", "| field | value | from | key |", "|---|---|---|---|"]
     for name, field in facts["config"].items():
         source = field["source"] or ""
@@ -149,8 +166,12 @@ def _checkpoint(facts: Record) -> list[str]:
 
 def _score(result: Record) -> list[str]:
     lines = ["", "## Scores", ""]
+    checkpoint = result.get("checkpoint", {}).get("path", "?")
+    lines.append(f"- checkpoint {_code(checkpoint)}")
+    for name, value in result.get("switched", {}).items():
+        lines.append(f"- switched: {_text(name)} {_code(value)}")
     lines.append(
-        f"- {len(result['samples'])} samples, mask {_text(result['mask'])}, depth {_text(result['depth'])}, view "
+        f"- samples: {len(result['samples'])}, mask {_text(result['mask'])}, depth {_text(result['depth'])}, view "
         f"{_text(result['view'])}, {_text(result['device'])} {_text(result['dtype'])}"
     )
     lines.append(
@@ -186,14 +207,24 @@ def _score(result: Record) -> list[str]:
 def _steps(records: list[Record]) -> list[str]:
     if not records:
         return []
-    lines = ["", "## Last steps", "", "| token | slots | fed | truth | rank | predicted | prob | chain | length |"]
-    lines.append("|---|---|---|---|---|---|---|---|---|")
+    lines = [
+        "",
+        "## Last steps",
+        "",
+        "| sample | token | slots | fed | truth | rank | predicted | prob | chain | length |",
+    ]
+    lines.append("|---|---|---|---|---|---|---|---|---|---|")
     for record in records:
         r = record["result"]
         truth = r["truth"] or {"text": "past the end"}
         chain = " ".join(("=" if c["hit"] else "x") + str(c["text"]) for c in r["chain"])
         best = r["predictions"][0]
-        cells = [_text(r["at"]), _text(",".join(map(str, r["ordering"]))), _code(r["input"]["text"])]
+        cells = [
+            _code(Path(record["inputs"].get("sample", "?")).name),
+            _text(r["at"]),
+            _text(",".join(map(str, r["ordering"]))),
+            _code(r["input"]["text"]),
+        ]
         cells += [_code(truth["text"]), _text(r["truth_rank"]), _code(best["text"]), _number(best["prob"])]
         lines.append(f"| {' | '.join([*cells, _code(chain), _text(r['accept_length'])])} |")
     return lines

@@ -17,7 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, TextIO
 
-from drafter.errors import FileError
+from drafter.errors import DrafterError, FileError
 from drafter.json_text import json_text, plain
 
 _PACKAGES = ("eagle3-tui", "torch", "textual", "safetensors", "numpy", "tokenizers", "pyarrow")
@@ -140,3 +140,20 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     if not records or records[0].get("record") != "header":
         raise FileError("no header in the first line", expected="a session log", where=path)
     return records
+
+
+class Logged:
+    """Writes one call to the log: its result when the block ends well, the refusal when it raises one."""
+
+    def __init__(self, log: SessionLog, name: str, inputs: dict[str, Any]) -> None:
+        self.log, self.name, self.inputs = log, name, inputs
+        self.result: Any = None
+
+    def __enter__(self) -> Logged:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            self.log.call(self.name, self.inputs, self.result)
+        elif isinstance(error, DrafterError):
+            self.log.failed(self.name, self.inputs, error)

@@ -40,6 +40,7 @@ class ScoreResult:
     samples: list[dict[str, Any]] = field(default_factory=list)
     scores: dict[Ordering, OrderingCounts] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
     done: int = 0
 
     def best(self) -> tuple[Ordering | None, list[Ordering]]:
@@ -133,6 +134,7 @@ def score_json(checkpoint: Checkpoint, placement: Mapping[str, str], result: Sco
         "tied_with_best": [list(o) for o in tied],
         "orderings": [ordering_json(o, c) for o, c in result.scores.items()],
         "coverage": count_json(first.coverage) if first else None,
+        "warnings": list(result.warnings),
         "reasons": {**result.reasons, **({} if result.configured else {"configured": result.configured_why})},
     }
 

@@ -6,21 +6,24 @@ torch is imported only when something is computed: finding and opening checkpoin
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from drafter.checkpoint.checkpoint import Checkpoint, open_checkpoint
-from drafter.errors import DrafterError, PathError, SampleError, WiringError
+from drafter.errors import DrafterError, FileError, PathError, SampleError, WiringError
 from drafter.files.find import Found, find_checkpoints
 from drafter.files.fingerprint import fingerprint
 from drafter.locate import Located, locate_samples, locate_target, locate_tokenizer
-from drafter.log import SessionLog
-from drafter.sample.claims import claim_slots, parse_slots
+from drafter.log import Logged, SessionLog
+from drafter.options import Options as Options
+from drafter.sample.claims import claim_slots
 from drafter.sample.open import open_sample
 from drafter.sample.tokens import TokenText, open_tokenizer, piece
 from drafter.wiring import (
+    SWITCHES,
     Ordering,
     Wiring,
     all_orderings,
@@ -55,24 +58,6 @@ def no_poll() -> None:
 
 
 @dataclass(frozen=True)
-class Options:
-    """What the user asked for; the fields are the options of the command line."""
-
-    path: Path
-    samples: tuple[Path, ...] = ()
-    target: Path | None = None
-    tokenizer: Path | None = None
-    slots: str | None = None
-    orderings: tuple[str, ...] = ()
-    view: str = "trained"
-    depth: int = 5
-    mask: str = "next"
-    rows: int | None = None
-    device: str = "auto"
-    dtype: str = "auto"
-
-
-@dataclass(frozen=True)
 class SampleList:
     paths: list[Path]
     why: str
@@ -104,21 +89,13 @@ class Session:
         self.log = log if log is not None else SessionLog(None, [])
         self.last_found: list[Found] = []
         self._now = _Open()
-        if options.depth < 1:
-            raise WiringError(f"--depth {options.depth}", expected="at least 1 draft step")
-        if options.rows is not None and options.rows < 1:
-            raise WiringError(f"--rows {options.rows}", expected="at least 1 row")
-        if options.slots is not None:
-            parse_slots(options.slots)
-        for name in options.orderings:
-            if name != "all":
-                parse_ordering(name)
+        self._switches = dict(options.switches)
 
     # ------------------------------------------------------------------ checkpoints
 
     def find(self, poll: Poll = no_poll) -> list[Found]:
         """Checkpoints at or below the path."""
-        with _Logged(self.log, "find", {"path": str(self.options.path)}) as logged:
+        with Logged(self.log, "find", {"path": str(self.options.path)}) as logged:
             self.last_found = found = find_checkpoints(self.options.path, poll)
             logged.result = [{"name": f.name, "links": list(f.links), "state": f.state} for f in found]
         return found
@@ -142,7 +119,7 @@ class Session:
     def choose_checkpoint(self, found: Found) -> Checkpoint:
         """Open `found` by its headers and make it current; the target is looked for, the sample stays chosen."""
         inputs = {"path": str(found.path)}
-        with _Logged(self.log, "choose_checkpoint", inputs) as logged:
+        with Logged(self.log, "choose_checkpoint", inputs) as logged:
             from drafter.checkpoint.facts import facts_json
 
             checkpoint = open_checkpoint(found)
@@ -181,20 +158,20 @@ class Session:
         stored = self.checkpoint.tensors.get(name)
         if stored is None:
             raise WiringError(f"no tensor {name!r}", where=self.checkpoint.path)
-        with _Logged(self.log, "statistics", {"tensor": name}) as logged:
+        with Logged(self.log, "statistics", {"tensor": name}) as logged:
             found = statistics(stored, poll)
             logged.result = {k: getattr(found, k) for k in ("count", "nan", "inf", "zero", "mean", "std", "norm")}
         return found
 
     @property
     def vocab_warning(self) -> str:
-        return self._now.drafter.vocab.warning if self._now.drafter else ""
+        return self._now.drafter.vocab(self.wiring).warning if self._now.drafter else ""
 
     def vocab_map(self) -> VocabMap:
         """d2t in the reading that the data supports."""
-        from drafter.model.weights import load_vocab_map
+        from drafter.model.sources import load_vocab_map
 
-        return self._now.drafter.vocab if self._now.drafter else load_vocab_map(self.checkpoint)
+        return self._now.drafter.vocab(self.wiring) if self._now.drafter else load_vocab_map(self.checkpoint)
 
     # ------------------------------------------------------------------ samples
 
@@ -206,12 +183,33 @@ class Session:
 
     def choose_sample(self, path: Path) -> Sample:
         """Open a sample (its states unread), with its slots' claims, and make it current."""
-        with _Logged(self.log, "choose_sample", {"path": str(path), "slots": self.options.slots}) as logged:
+        with Logged(self.log, "choose_sample", {"path": str(path), "slots": self.options.slots}) as logged:
             sample = self.open_sample(path)
+            self._check_fits(sample)
             self._now.sample, self._now.run, self._now.probes, self._now.drafted = sample, None, [], {}
             self._find_tokens(path)
             logged.result = {"format": sample.format, "tokens": sample.length, "fingerprint": fingerprint(path)}
         return sample
+
+    def _check_fits(self, sample: Sample) -> None:
+        """Refuse, before anything is switched, a sample that the open drafter or the asked orderings cannot take."""
+        checkpoint = self._now.checkpoint
+        if checkpoint is None:
+            return
+        width, inputs = checkpoint.run_config.target_hidden_size, checkpoint.fc_inputs
+        if sample.width != width:
+            raise SampleError(
+                f"recorded states are {sample.width} wide",
+                expected=f"{width}, the target width of the drafter",
+                where=sample.path,
+            )
+        if len(sample.slots) < inputs:
+            raise SampleError(
+                f"{len(sample.slots)} recorded states", expected=f"at least {inputs}, as fc takes", where=sample.path
+            )
+        for name in self.options.orderings:
+            if name != "all":
+                check_ordering(parse_ordering(name), len(sample.slots), inputs)
 
     def open_sample(self, path: Path) -> Sample:
         """The sample in `path` with its claims, not made current."""
@@ -252,14 +250,13 @@ class Session:
 
     def _probe(self, sample: Sample, poll: Poll) -> list[SlotProbe]:
         from drafter.model.embedding import EmbeddingTable
-        from drafter.model.weights import find_embedding
+        from drafter.model.sources import find_embedding
         from drafter.sample.probe import probe_slot
 
         table: EmbeddingTable | None
         try:
-            table = (
-                self._now.drafter.embedding if self._now.drafter else find_embedding(self.checkpoint, self._now.target)
-            )
+            drafter = self._now.drafter
+            table = drafter.embedding(self.wiring) if drafter else find_embedding(self.checkpoint, self._now.target)
         except DrafterError:
             table = None  # then nothing can be compared, and the probe says so
 
@@ -312,8 +309,59 @@ class Session:
         return checkpoint.config.aux_depths if checkpoint.config.dialect == "speculators" else None
 
     @property
-    def wiring(self) -> Wiring:
+    def trained_wiring(self) -> Wiring:
+        """The wiring of the view, before any switch is set."""
         return view_wiring(self.options.view, self.checkpoint.run_config)
+
+    @property
+    def wiring(self) -> Wiring:
+        """The wiring in force: the view's, with the switches that are set."""
+        wiring = self.trained_wiring
+        for name, value in self._switches.items():
+            wiring = wiring.switched(name, value)
+        return wiring
+
+    def set_switch(self, name: str, value: str | None) -> Wiring:
+        """Set one switch of the wiring, or give it back to the view with None. Raises WiringError."""
+        with Logged(self.log, "set_switch", {"switch": name, "value": value}) as logged:
+            if value is not None:
+                self.trained_wiring.switched(name, value)
+                self._switches[name] = value
+            else:
+                self._switches.pop(name, None)
+            self._now.drafted = {}
+            logged.result = self.switched()
+        return self.wiring
+
+    def switched(self) -> dict[str, str]:
+        """The switches that differ from the view's own wiring, with their values."""
+        trained, wiring = self.trained_wiring, self.wiring
+        return {name: wiring.value(name) for name in SWITCHES if wiring.value(name) != trained.value(name)}
+
+    def try_switch(
+        self, ordering: Ordering, name: str, value: str, depth: int | None = None, poll: Poll = no_poll
+    ) -> OrderingCounts:
+        """Score `ordering` on the current sample as if one more switch were set; nothing is changed by it."""
+        inputs = {"ordering": list(ordering), "switch": name, "value": value}
+        with Logged(self.log, "try_switch", inputs) as logged:
+            counts = self.score_wiring(ordering, self.wiring.switched(name, value), depth, poll)
+            accuracy = counts.accuracy
+            logged.result = {"hits": accuracy.hits, "total": accuracy.total, "length": counts.lengths.mean}
+        return counts
+
+    def score_wiring(
+        self, ordering: Ordering, wiring: Wiring, depth: int | None = None, poll: Poll = no_poll
+    ) -> OrderingCounts:
+        """Score `ordering` on the current sample under any wiring; `next_token` only."""
+        from drafter.drafting.chains import draft_ids
+        from drafter.scoring.counts import count, rows_needed
+        from drafter.scoring.sweep import truths_of
+
+        run = self.run(poll)
+        depth = self.options.depth if depth is None else depth
+        truths = truths_of(run, None, wiring)
+        rows = rows_needed(truths.mask, self.options.mask, depth)
+        return count(draft_ids(run, ordering, wiring, depth, rows, poll=poll), truths, self.options.mask)
 
     def configured(self) -> tuple[Ordering | None, str]:
         """What the config's layer ids select among the current sample's slots, or None, with the reason."""
@@ -361,13 +409,13 @@ class Session:
             from drafter.model.weights import build_drafter
 
             checkpoint, options = self.checkpoint, self.options
-            with _Logged(self.log, "load", {"device": options.device, "dtype": options.dtype}) as logged:
+            with Logged(self.log, "load", {"device": options.device, "dtype": options.dtype}) as logged:
                 placement = choose(options.device, options.dtype, checkpoint.dtype, checkpoint.weight_bytes)
                 drafter = build_drafter(checkpoint, self._now.target, placement, poll)
                 logged.result = {
                     **self._placement_json(placement),
-                    "vocab_map": drafter.vocab.reading,
-                    "embedding": drafter.embedding.source,
+                    "vocab_map": drafter.vocab(self.wiring).reading,
+                    "embedding": drafter.embedding(self.wiring).source,
                 }
             self._now.placement, self._now.drafter = placement, drafter
         return self._now.drafter
@@ -406,7 +454,7 @@ class Session:
         for ordering in orderings:
             drafted = self._now.drafted.get(ordering)
             if drafted is not None and drafted[row] >= 0:
-                found[ordering] = int(run.drafter.vocab.target_ids[drafted[row]])
+                found[ordering] = int(run.drafter.vocab(wiring).target_ids[drafted[row]])
             else:
                 poll()
                 found[ordering] = read_rows(run, ordering, wiring, [row], 1, poll)[0].predictions[0].id
@@ -428,8 +476,15 @@ class Session:
 
         self.check_token(at)
         run, wiring, depth = self.run(poll), self.wiring, self.options.depth
-        inputs = {"at": at, "ordering": list(ordering), "depth": depth, "view": self.options.view}
-        with _Logged(self.log, "step", inputs) as logged:
+        inputs = {
+            "checkpoint": str(self.checkpoint.path),
+            "sample": str(self.sample.path),
+            "at": at,
+            "ordering": list(ordering),
+            "depth": depth,
+            "view": self.options.view,
+        }
+        with Logged(self.log, "step", inputs) as logged:
             readout = read_rows(run, ordering, wiring, [at - 2], top, poll)[0]
             chain = read_chain(run, ordering, wiring, at - 2, depth, poll)
             result = StepResult(at, ordering, self.options.view, readout, tuple(chain))
@@ -440,7 +495,7 @@ class Session:
         """`step --json` of a result of this session."""
         from drafter.results import step_ids, step_json
 
-        return step_json(result, {i: self.piece(i) for i in step_ids(result)})
+        return {**step_json(result, {i: self.piece(i) for i in step_ids(result)}), "switched": self.switched()}
 
     # ------------------------------------------------------------------ scores
 
@@ -476,8 +531,11 @@ class Session:
             "mask": options.mask,
             "view": options.view,
         }
-        with _Logged(self.log, "score", inputs) as logged:
-            self.load(poll)
+        with Logged(self.log, "score", inputs) as logged:
+            result.warnings = self.load(poll).warnings
+            for path in paths[1:]:  # a broken file is better refused before the work than after it
+                poll()
+                self._check_fits(self.open_sample(path))
             for path in paths:
                 run = self._run_for(path, len(self.sample.slots), poll)
                 probes = self.probe(poll) if run is self._now.run else self._probe(run.sample, poll)
@@ -492,7 +550,9 @@ class Session:
                     result.done += 1
                     on_progress(result)
 
-                score_sample(run, truths_of(run, choice), chosen, self.wiring, depth, options.mask, found, poll)
+                score_sample(
+                    run, truths_of(run, choice, self.wiring), chosen, self.wiring, depth, options.mask, found, poll
+                )
             logged.result = self.score_json(result)
         return result
 
@@ -518,14 +578,17 @@ class Session:
             return None
         drafter, target = self.load(poll), self._now.target
         assert target is not None
-        return verifier_choice(sample, target, drafter.vocab, drafter.placement, poll)
+        return verifier_choice(sample, target, drafter.vocab(self.wiring), drafter.placement, poll)
 
     def score_json(self, result: ScoreResult) -> dict[str, Any]:
         """`score --json` of a result of this session."""
         from drafter.results import score_json
 
         assert self._now.placement is not None
-        return score_json(self.checkpoint, self._placement_json(self._now.placement), result)
+        return {
+            **score_json(self.checkpoint, self._placement_json(self._now.placement), result),
+            "switched": self.switched(),
+        }
 
     # ------------------------------------------------------------------ facts
 
@@ -562,7 +625,11 @@ class Session:
         """Write the session as Markdown and JSON into `folder`, for a bug report; returns the two paths."""
         from drafter.export import export
 
-        return export(self.log.records, folder)
+        try:
+            return export(self.log.records, folder)
+        except FileError:
+            # a state folder that cannot be written must not cost the report
+            return export(self.log.records, Path(tempfile.gettempdir()) / "eagle3-tui")
 
     def note_failure(self, name: str, error: Exception, trace: str) -> None:
         """Keep an unexpected failure in the log, with its traceback, for the bug report."""
@@ -570,20 +637,3 @@ class Session:
 
     def close(self) -> None:
         self.log.close()
-
-
-class _Logged:
-    """Writes one call to the log: its result when the block ends well, the refusal when it raises one."""
-
-    def __init__(self, log: SessionLog, name: str, inputs: dict[str, Any]) -> None:
-        self.log, self.name, self.inputs = log, name, inputs
-        self.result: Any = None
-
-    def __enter__(self) -> _Logged:
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is None:
-            self.log.call(self.name, self.inputs, self.result)
-        elif isinstance(error, DrafterError):
-            self.log.failed(self.name, self.inputs, error)

@@ -6,17 +6,20 @@ in one place.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
+from typing import Any
 
-from drafter.checkpoint.config import DrafterConfig
+from drafter.checkpoint.config import DrafterConfig, Rope
 from drafter.errors import WiringError
 from drafter.sample.sample import Slot
 
 Ordering = tuple[int, ...]
 MAX_ORDERINGS = 5040
 MAX_DIGITS = 6
+_ROPE = Rope(10000.0)
 
 
 @dataclass(frozen=True)
@@ -25,15 +28,94 @@ class Wiring:
 
     norm_before_residual: the residual is the normed hidden instead of the raw `fc` output.
     norm_output: the next draft step is fed the state after the final norm instead of before it.
+    double_norm: the hidden passes input_layernorm before hidden_norm (ModelOpt's training since 2025-12).
+    final_norm: `norm` stands before lm_head.
+    rope: base, type and parameters of the rotary embedding.
+    embedding: `own` (the checkpoint's, else the target's) or `target`.
+    head: `own` (the checkpoint's, else the target's rows), `target` (the target's rows at the mapped ids), or `tied`
+        (the first D rows of the embedding, as SGLang does where tie_word_embeddings is true).
+    d2t: `offset` (target = draft + d2t[draft], every server), `direct` (d2t holds target ids), or `data`: the reading
+        that the data supports.
+    positions: at step k >= 1 row t stands at t + k (`advance`), at t (`constant`), or at t + k + 1 (`late`, SGLang up
+        to 0.5.11).
+    window: whether a sliding window moves on with the draft steps (`moving`, every server) or stays where the row is
+        (`still`, as speculators trains all but P-EAGLE).
     """
 
     view: str
     norm_before_residual: bool
     norm_output: bool
+    double_norm: bool = False
+    final_norm: bool = True
+    rope: Rope = _ROPE
+    embedding: str = "own"
+    head: str = "own"
+    d2t: str = "data"
+    positions: str = "advance"
+    window: str = "moving"
 
     @classmethod
     def trained(cls, config: DrafterConfig) -> Wiring:
-        return cls("trained", config.norm_before_residual, config.norm_output)
+        return cls(
+            "trained",
+            config.norm_before_residual,
+            config.norm_output,
+            double_norm=config.double_norm,
+            final_norm=config.final_norm,
+            rope=config.rope,
+            window="still" if config.dialect == "speculators" and not config.parallel else "moving",
+        )
+
+    def switched(self, name: str, value: str) -> Wiring:
+        """This wiring with one switch set from text, as the command line and the screen give it.
+
+        Raises WiringError for a switch or value that does not exist.
+        """
+        if name not in SWITCHES:
+            raise WiringError(f"the switch {name!r}", expected=f"one of {', '.join(SWITCHES)}")
+        if name == "rope_base":
+            base = float(value) if re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,6})?(e[0-9]{1,2})?", value) else 0.0
+            if not 0 < base < 1e18:
+                raise WiringError(f"the RoPE base {value!r}", expected="a number > 0")
+            return replace(self, rope=replace(self.rope, base=base))
+        if value not in SWITCHES[name]:
+            raise WiringError(f"{name} {value!r}", expected=f"one of {', '.join(SWITCHES[name])}")
+        if name == "rope_type":
+            return replace(self, rope=replace(self.rope, type=value))
+        if name == "rope_pairs":
+            return replace(self, rope=replace(self.rope, interleaved=value == "interleaved"))
+        change: dict[str, Any] = {name: value == "on" if SWITCHES[name] == _ON_OFF else value}
+        return replace(self, **change)
+
+    def value(self, name: str) -> str:
+        """The switch `name` as text, the inverse of `switched`."""
+        special = {
+            "rope_base": f"{self.rope.base:.12g}",
+            "rope_type": self.rope.type,
+            "rope_pairs": "interleaved" if self.rope.interleaved else "halves",
+        }
+        if name in special:
+            return special[name]
+        found = getattr(self, name)
+        return ("on" if found else "off") if isinstance(found, bool) else str(found)
+
+
+_ON_OFF = ("on", "off")
+# every known difference between what trains and what serves: name -> values; a base takes any number
+SWITCHES: dict[str, tuple[str, ...]] = {
+    "norm_before_residual": _ON_OFF,
+    "norm_output": _ON_OFF,
+    "double_norm": _ON_OFF,
+    "final_norm": _ON_OFF,
+    "rope_base": (),
+    "rope_type": ("default", "linear", "dynamic", "llama3", "yarn"),
+    "rope_pairs": ("halves", "interleaved"),
+    "embedding": ("own", "target"),
+    "head": ("own", "target", "tied"),
+    "d2t": ("data", "offset", "direct"),
+    "positions": ("advance", "constant", "late"),
+    "window": ("moving", "still"),
+}
 
 
 def view_wiring(view: str, config: DrafterConfig) -> Wiring:
@@ -92,7 +174,13 @@ def configured_ordering(
         return None, "the depths of the recorded slots are unknown: name them with --slots"
     absent = [depth for depth in depths if depth not in claimed]
     if absent:
-        return None, f"the config selects depths {list(depths)}; depth {absent[0]} is not among the recorded slots"
+        unknown = [
+            slot.index for slot in slots if slot.claim is None or (slot.claim.depth is None and not slot.claim.is_last)
+        ]
+        said = f"the config selects depths {list(depths)}; depth {absent[0]} is not among the recorded slots"
+        if unknown:
+            said = f"{said} of known depth (slot {unknown[0]} is unknown): name them with --slots"
+        return None, said
     if len(depths) != inputs:
         return None, f"the config names {len(depths)} layers, fc takes {inputs}"
     return tuple(claimed[depth] for depth in depths), f"the config's layer ids select depths {list(depths)}"

@@ -1,4 +1,4 @@
-"""The app: one screen of five views under a context line, the keys that work everywhere, and the way in and out.
+"""The app: one screen of six views under a context line, the keys that work everywhere, and the way in and out.
 
 Knows which views there are and how they are told about changes; what they show is theirs. torch is not imported here
 or by anything that this module imports.
@@ -7,6 +7,7 @@ or by anything that this module imports.
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import ClassVar
@@ -15,8 +16,10 @@ from rich.style import Style
 from rich.text import Text
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.events import Event, Key, Paste, Resize
 from textual.screen import Screen
-from textual.widgets import ContentSwitcher, Static
+from textual.timer import Timer
+from textual.widgets import ContentSwitcher, Input, Static
 
 from drafter.errors import PathError
 from drafter.log import SessionLog, default_path
@@ -32,23 +35,24 @@ from eagle3_tui.screens.orderings import OrderingsView
 from eagle3_tui.screens.samples import SamplesView
 from eagle3_tui.screens.step import StepView
 from eagle3_tui.screens.view import View
+from eagle3_tui.screens.wiring import WiringView
 from eagle3_tui.ui_settings import UiSettings
-from eagle3_tui.widgets.filter_input import FilterInput
+from eagle3_tui.widgets.filter_input import FilterInput, Line, Question
 from eagle3_tui.widgets.modal_help import HelpScreen
 from eagle3_tui.widgets.styles import style
 from eagle3_tui.worker import Engine, EngineEvent
 
-VIEWS = ("checkpoints", "samples", "step", "orderings", "log")
-TITLES = ("Checkpoints", "Samples", "Step", "Orderings", "Log")
+VIEWS = ("checkpoints", "samples", "step", "orderings", "wiring", "log")
+TITLES = ("Checkpoints", "Samples", "Step", "Orderings", "Wiring", "Log")
 _TICK = 0.5  # seconds between looks at whether the engine is busy; writes nothing while nothing changes
+_SHOWN_FOR = {"": 3.0, "warn": 8.0}  # seconds, by kind of message; an error stays until it is answered
 
 
-class InspectorApp(App[int]):
+class InspectorApp(App[int], inherit_bindings=False):
     CSS_PATH = "app.tcss"
-    COMMAND_PALETTE_BINDING = "colon"
     ENABLE_COMMAND_PALETTE = True
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-tall")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-tiny"), (8, "-short"), (16, "-tall")]  # noqa: RUF012
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
@@ -69,6 +73,7 @@ class InspectorApp(App[int]):
         Binding("y", "copy", "Copy", id="app.copy", tooltip="copy the row: to the clipboard and to a file"),
         Binding("escape", "leave", "Back", id="app.back", tooltip="stop what runs, or go back"),
         Binding("question_mark", "help", "Help", id="app.help", tooltip="the keys that work here"),
+        Binding("colon", "command_palette", "Commands", id="app.palette", tooltip="find a command by its name"),
         Binding("ctrl+l", "redraw", "Redraw", id="app.redraw", tooltip="draw the whole screen again", show=False),
         Binding(
             "ctrl+z",
@@ -102,7 +107,7 @@ class InspectorApp(App[int]):
         self.engine = Engine(self.post_message)
         self.controller = Controller(session, self.engine, self._tell, self._give_up)
         self.farewell = ""
-        self._answer: Callable[[str], None] | None = None
+        self._notice: Timer | None = None  # runs while a message is shown that goes by itself
         self._main: Screen[object] = Screen()  # the screen below any modal, once it is mounted
 
     # ------------------------------------------------------------------ layout
@@ -115,6 +120,7 @@ class InspectorApp(App[int]):
             yield SamplesView(id="samples")
             yield StepView(id="step")
             yield OrderingsView(id="orderings")
+            yield WiringView(id="wiring")
             yield LogView(id="log")
         yield Static("", id="status", markup=False)
         yield FilterInput(id="filter")
@@ -139,10 +145,40 @@ class InspectorApp(App[int]):
     def on_engine_event(self, event: EngineEvent) -> None:
         event.deliver()
 
+    async def on_event(self, event: Event) -> None:
+        """Keys and pastes act at once, in the order in which they came.
+
+        Textual sends each on its own way from the widget that had the focus when it came: what is typed right after
+        `/`, as in a paste or over a slow line, would be taken for commands.
+        """
+        if isinstance(event, (Key, Paste)) and not event.is_forwarded and self.app_focus and await self._take(event):
+            return
+        await super().on_event(event)
+
+    async def _take(self, event: Key | Paste) -> bool:
+        """Act on a key; False where it is for others to handle."""
+        focused = self.focused
+        if isinstance(event, Paste):
+            if isinstance(focused, Line) and event.text:
+                focused.take(event.text.splitlines()[0])
+            return isinstance(focused, Line)
+        if isinstance(focused, Line) and event.is_printable and event.character:
+            focused.take(event.character)
+            return True
+        if isinstance(focused, Input) and not isinstance(focused, Line):
+            return False
+        return await self._check_bindings(event.key, priority=True) or await self._check_bindings(event.key)
+
+    def on_resize(self, event: Resize) -> None:
+        if self._main.query("#bar"):
+            self._draw_bar(event.size.width)
+
     def _tell(self, what: str) -> None:
         """The controller changed a part of the state."""
         if not self._main.query("#status"):
             return  # the last events arrive while the screen is taken down
+        if what == "message":
+            self._let_go()
         if what not in ("busy", "rows", "step", "others", "message"):
             self._draw_context()
         for view in self._main.query(View):
@@ -153,6 +189,14 @@ class InspectorApp(App[int]):
         """Nothing to show: leave, and let the command line say why."""
         self.farewell = why
         self.exit(2)
+
+    def _let_go(self) -> None:
+        """See to it that a message that is no error goes by itself."""
+        if self._notice is not None:
+            self._notice.stop()
+        state = self.controller.state
+        seconds = _SHOWN_FOR.get(state.message_kind) if state.message else None
+        self._notice = self.set_timer(seconds, lambda: self.controller.say("")) if seconds is not None else None
 
     # ------------------------------------------------------------------ lines around the views
 
@@ -165,6 +209,9 @@ class InspectorApp(App[int]):
         if state.ordering is not None:
             text.append(f"  fc={name(state.ordering)} {safe(state.label(state.ordering), 20)}", style("mark"))
             text.append(*self._contradiction())
+        switched = [n for n, v in state.switches.items() if state.trained_switches.get(n) != v]
+        if switched:
+            text.append(f"  ! {len(switched)} switched", style("warn"))
         if state.placement:
             text.append(f"  {state.placement.split(' (')[0]}", style("dim"))
         self._put("#context", text)
@@ -172,37 +219,46 @@ class InspectorApp(App[int]):
     def _contradiction(self) -> tuple[str, Style]:
         """What the config selects, where that is neither what was trained nor what the data shows to be best."""
         state = self.controller.state
-        scores = state.scores
-        rivals = [state.trained, scores.best if scores is not None and scores.result.done else None]
+        scores = state.scores if state.scores is not None and state.scores.complete else None
+        rivals = [state.trained, state.best]
         agreed = scores is not None and state.configured in (scores.best, *scores.tied) and state.trained is None
         if state.configured is None or agreed or all(r in (None, state.configured) for r in rivals):
             return "", style("")
         return f"  ! config selects {name(state.configured)}", style("warn")
 
-    def _draw_bar(self) -> None:
-        current = self._main.query_one(ContentSwitcher).current
+    def _draw_bar(self, width: int = 0) -> None:
+        """The views, the current one in brackets; in a narrow window the others by number, or not at all."""
+        current = VIEWS.index(self._main.query_one(ContentSwitcher).current or VIEWS[0])
+        width = width or self.size.width
+        names = [f" {i + 1} {title} " for i, title in enumerate(TITLES)]
+        chosen = f"[{names[current].strip()}]"
+        if sum(map(len, names)) > width:
+            names = [f" {i + 1} " for i in range(len(names))]
+        if sum(map(len, names)) - len(names[current]) + len(chosen) > width:
+            names = [""] * len(names)
+        names[current] = chosen
         text = Text(no_wrap=True)
-        for i, (view, title) in enumerate(zip(VIEWS, TITLES, strict=True)):
-            chosen = view == current
-            text.append(f"[{i + 1} {title}]" if chosen else f" {i + 1} {title} ", style("bold" if chosen else "dim"))
+        for i, said in enumerate(names):
+            text.append(said, style("bold" if i == current else "dim"))
         self._put("#bar", text)
 
     def _draw_status(self) -> None:
         if not self._main.query("#status"):
             return
         state = self.controller.state
-        running = self.engine.running
-        text = Text(no_wrap=True, overflow="ellipsis", end="")
+        jobs = self.engine.jobs
+        # a refusal is one sentence that may need more than one line of the screen
+        self._main.query_one("#status").set_class(bool(state.message), "message")
         if state.message:
-            # a refusal is one sentence that may need more than one line of the screen
             text = Text(safe(state.message), style(state.message_kind), end="")
-        elif running:
+        elif jobs:
             scores = state.scores
-            done = f" {scores.result.done} of {scores.result.planned}" if scores and "scoring" in running[0] else ""
-            text.append(f"{running[0]}{done} …  esc stops", style("dim"))
+            done = f" {scores.result.done} of {scores.result.planned}" if scores and jobs[0].group == "score" else ""
+            stops = "  esc stops" if self.controller.stops(jobs[0]) else ""
+            text = Text(f"{jobs[0].name}{done} …{stops}", style("dim"), end="")
         else:
             small = "small window, details hidden  " if self._main.has_class("-short") else ""
-            text.append(small + self.view.HINTS, style("dim"))
+            text = Text(self.view.filter_said() or small + self.view.HINTS, style("dim"), end="")
         self._put("#status", text)
 
     def _put(self, where: str, text: Text) -> None:
@@ -227,7 +283,10 @@ class InspectorApp(App[int]):
 
     def action_best(self) -> None:
         scores = self.controller.state.scores
-        self._make_current(scores.best if scores is not None else None, "nothing scored yet")
+        so_far = "nothing scored yet"
+        if scores is not None and not scores.complete:
+            so_far = f"{scores.result.done} of {scores.result.planned} scored: the best is not known yet"
+        self._make_current(self.controller.state.best, so_far)
 
     def action_trained(self) -> None:
         self._make_current(self.controller.state.trained, "no config says what was trained")
@@ -243,11 +302,12 @@ class InspectorApp(App[int]):
             self.controller.choose_ordering(ordering)
 
     def action_leave(self) -> None:
-        if self.controller.state.message:
+        """One thing at a time: read an error, stop what runs, close what was opened, end the filter."""
+        if self.controller.state.message_kind == "bad" and self.controller.state.message:
             self.controller.say("")
-        if not (self.view.back() or self.controller.cancel()):
-            self._main.query_one(FilterInput).open("")
-            self._main.query_one(FilterInput).action_clear()
+        elif not (self.controller.cancel() or self.view.back()):
+            self.view.end_filter()
+            self._draw_status()
 
     def action_export(self) -> None:
         self.controller.export(self._state_folder / "exports")
@@ -278,29 +338,19 @@ class InspectorApp(App[int]):
     # ------------------------------------------------------------------ the line at the bottom
 
     def action_filter(self) -> None:
-        self._answer = None
-        self._main.query_one(FilterInput).open()
+        view = self.view
+
+        def keep(text: str) -> None:
+            view.keep_filter(text)
+            self._draw_status()
+
+        if view.table() is not None:
+            question = Question("/", "enter keeps, esc clears", keep, keep, lambda: keep(""))
+            self._main.query_one(FilterInput).ask(question, view.filter_text())
 
     def ask(self, prompt: str, placeholder: str, answer: Callable[[str], None]) -> None:
         """Take one line of text; `answer` is called with it on Enter."""
-        self._answer = answer
-        self.controller.say(f"{prompt}: {placeholder}")
-        self._main.query_one(FilterInput).open("")
-
-    def on_filter_input_changed(self, event: FilterInput.Changed) -> None:
-        if self._answer is None:
-            self.view.keep_filter(event.text)
-
-    def on_filter_input_kept(self, event: FilterInput.Kept) -> None:
-        answer, self._answer = self._answer, None
-        if answer is not None:
-            self.controller.say("")
-            answer(event.text)
-
-    def on_filter_input_cleared(self, event: FilterInput.Cleared) -> None:
-        if self._answer is None:
-            self.view.keep_filter("")
-        self._answer = None
+        self._main.query_one(FilterInput).ask(Question(prompt, placeholder, answer))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         for view, title in zip(VIEWS, TITLES, strict=True):
@@ -331,8 +381,19 @@ def run_app(options: Options, log_path: Path | None, settings: UiSettings) -> in
         )
         result = app.run(mouse=settings.mouse)
     code = result if result is not None else app.return_code or 0
+    if app._exception is not None:
+        code = code or 1
+        app.farewell = _crashed(session, app._exception, noise)
     if app.farewell:
         sys.stderr.write(f"eagle3-tui: {app.farewell}\n")
     if session.log.path is not None:
         sys.stderr.write(f"session log: {session.log.path}\n")
     return terminal.finish(code, app.engine, session.close)
+
+
+def _crashed(session: Session, error: Exception, noise: Path | None) -> str:
+    """What to say of a fault in the screen itself; the session's log keeps it."""
+    session.note_failure("screen", error, "".join(traceback.format_exception(error)))
+    where = f"; what else was written is in {noise}" if noise is not None else ""
+    said = f"the screen failed: {type(error).__name__}: {safe(error, 200)}"
+    return f"{said}; unexpected, please report it with the session log{where}"

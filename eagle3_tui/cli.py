@@ -20,6 +20,7 @@ import click
 
 from drafter.errors import DrafterError, FileError, PathError
 from drafter.safe import safe
+from drafter.wiring import SWITCHES
 from eagle3_tui import __version__
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 PROG = "eagle3-tui"
 OK, REFUSED, INTERRUPTED = 0, 2, 130
+_LATER = ("check", "replay", "serving")  # commands of later versions; a path of that name still opens
 OPEN = ""  # the command that runs when the first word is no command; no word can name it
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -103,6 +105,8 @@ class _Commands(click.Group):
         at = self._first_word(args)
         if "--version" in args:
             args = ["--version"]
+        elif at is not None and args[at] in _LATER and not Path(args[at]).exists():
+            raise click.UsageError(f"{args[at]!r} is not in this version", ctx)
         elif at is not None and args[at] in self.commands:
             args = [args[at], *args[:at], *args[at + 1 :]]
         elif not {"-h", "--help"}.isdisjoint(args):
@@ -153,7 +157,7 @@ _SHARED = (
                  "verifier's.  [default: sidecar files, else what the training's config implies, else ?]"),
     click.option("--ordering", multiple=True, metavar="SLOTS",
                  help="Slots that feed fc, in order, e.g. 0,1,2, or all; repeatable.  [default: screen and step: the "
-                 "trained one if known, else the best; score: all]"),
+                 "trained one if known, else the best; fix: the trained one; score: all]"),
     click.option("--view", metavar="NAME", default="trained", show_default=True, help="How the forward is wired."),
     click.option("--depth", type=click.IntRange(min=1), metavar="K", default=5, show_default=True,
                  help="Draft steps."),
@@ -170,6 +174,31 @@ _SHARED = (
                  help="Where the session log goes.  [default: a file in the user's state folder]"),
     click.option("--no-log", is_flag=True, help="Write no session log."),
 )  # fmt: skip
+_SWITCH_HELP = {
+    "norm_before_residual": "The residual is the normed hidden instead of fc's raw output.",
+    "norm_output": "The next draft step is fed the state after the final norm.",
+    "double_norm": "The hidden passes input_layernorm before hidden_norm, as ModelOpt trains.",
+    "final_norm": "The final norm stands before lm_head.",
+    "rope_base": "Base of the rotary embedding.",
+    "rope_type": "Type of the rotary embedding.",
+    "rope_pairs": "Which dimensions are rotated together.",
+    "embedding": "The checkpoint's own embedding, or the target's as SGLang takes it.",
+    "head": "The checkpoint's own head, the target's rows, or the embedding's first rows (tied).",
+    "d2t": "How d2t is read: as the data supports, as offsets, or as target ids.",
+    "window": "Whether a sliding window moves on with the draft steps (servers) or stays at the row (speculators).",
+    "positions": "Positions of draft steps >= 1: advancing, constant, or one late as in SGLang up to 0.5.11.",
+}
+
+
+def _switch_option(name: str) -> Callable[[F], F]:
+    values = SWITCHES[name]
+    shown = "|".join(values) if values else "NUMBER"
+    kind = click.Choice(values) if values else click.STRING
+    text = f"{_SWITCH_HELP[name]}  [default: as trained]"
+    return click.option(f"--{name.replace('_', '-')}", f"switch_{name}", type=kind, metavar=shown, help=text)
+
+
+_WIRED = tuple(_switch_option(name) for name in SWITCHES)
 _MACHINE = (
     click.option("--json", "as_json", is_flag=True, help="Machine output.  [default: text]"),
     click.option("-o", "output", type=_PATH, metavar="FILE", help="Write to FILE, atomically.  [default: stdout]"),
@@ -208,6 +237,7 @@ def _options(path: Path, asked: dict[str, Any]) -> Options:
         rows=asked["rows"],
         device=asked["device"],
         dtype=asked["dtype"],
+        switches=tuple((n, asked[f"switch_{n}"]) for n in SWITCHES if asked[f"switch_{n}"] is not None),
     )
     return demo.demo_options(options) if str(path) == demo.NAME else options
 
@@ -235,14 +265,14 @@ def cli() -> None:
 
 
 @cli.command(OPEN)
-@_takes(_WHERE, *_SHARED, *_SCREEN)
+@_takes(_WHERE, *_SHARED, *_WIRED, *_SCREEN)
 def open_command(path: Path, ascii: bool, no_mouse: bool, **asked: Any) -> int:
     """Open the inspector."""
     return _open_screen(path, ascii, no_mouse, asked)
 
 
 @cli.command("demo", short_help="The same on what ships with the package.")
-@_takes(*_SHARED, *_SCREEN)
+@_takes(*_SHARED, *_WIRED, *_SCREEN)
 def demo_command(ascii: bool, no_mouse: bool, **asked: Any) -> int:
     """Open the inspector on the checkpoint and samples that ship with the package."""
     return _open_screen(Path("demo"), ascii, no_mouse, asked)
@@ -261,7 +291,7 @@ def _open_screen(path: Path, ascii: bool, no_mouse: bool, asked: dict[str, Any])
 
 
 @cli.command("score", short_help="Accuracy and accept length of every ordering.")
-@_takes(_WHERE, *_SHARED, *_MACHINE)
+@_takes(_WHERE, *_SHARED, *_WIRED, *_MACHINE)
 def score_command(path: Path, as_json: bool, output: Path | None, **asked: Any) -> None:
     """Accuracy and accept length of every ordering, or of those named."""
     with _session("score", path, asked) as session:
@@ -281,7 +311,7 @@ def score_command(path: Path, as_json: bool, output: Path | None, **asked: Any) 
 
 @cli.command("step", short_help="What is predicted for one token.")
 @_takes(_WHERE, click.option("--at", type=int, required=True, metavar="I", help="The token predicted: row I-2."),
-        *_SHARED, *_MACHINE)  # fmt: skip
+        *_SHARED, *_WIRED, *_MACHINE)  # fmt: skip
 def step_command(path: Path, at: int, as_json: bool, output: Path | None, **asked: Any) -> None:
     """What the drafter predicts for token I of the first sample."""
     with _session("step", path, asked) as session:
@@ -297,7 +327,7 @@ def step_command(path: Path, at: int, as_json: bool, output: Path | None, **aske
 
 
 @cli.command("show", short_help="Facts about checkpoint, target and sample.")
-@_takes(_WHERE, *_SHARED, *_MACHINE)
+@_takes(_WHERE, *_SHARED, *_WIRED, *_MACHINE)
 def show_command(path: Path, as_json: bool, output: Path | None, **asked: Any) -> None:
     """What checkpoint, target and sample say of themselves, and what their data show."""
     with _session("show", path, asked) as session:
@@ -354,6 +384,8 @@ def _session(command: str, path: Path, asked: dict[str, Any]) -> Iterator[Sessio
         raise
     finally:
         session.close()
+        if session.log.problem and session.log.path:
+            _say(session.log.problem)
 
 
 @contextlib.contextmanager
@@ -427,3 +459,8 @@ def _emit(data: Any, as_text: Callable[[Any], str], as_json: bool, output: Path 
         write_atomically(output, text)
         return
     sys.stdout.write(text)
+
+
+from eagle3_tui import fix_command  # noqa: E402  (it takes the shared options from this module)
+
+fix_command.register(cli)

@@ -1,7 +1,11 @@
 """Controller: what a key press sets in motion. It submits Session calls to the engine and puts results into the State.
 
 Every method returns at once and is called on the UI thread; `changed(what)` tells the views which part of the state
-is new. The session is touched by the engine's thread only. Knows no widget.
+is new. Knows no widget.
+
+The session belongs to the engine's thread. The UI thread reads of it only what is replaced whole and never changed in
+place: options, last_found, target, tokens and tokens_why, piece (of the tokens that are open at that moment), the log's
+records by number; and writes a failure into the log, which locks. Everything else comes back as a job's result.
 
 Priorities: choosing > the row under the cursor > the rows on screen > other orderings at the row > probes > a sweep.
 """
@@ -9,14 +13,16 @@ Priorities: choosing > the row under the cursor > the rows on screen > other ord
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from drafter.errors import DrafterError
+from drafter.errors import DeviceError, DrafterError, PathError, WiringError
 from drafter.safe import safe
-from drafter.wiring import Ordering
+from drafter.wiring import SWITCHES, Ordering, Wiring
+from drafter.wiring import name as ordering_name
 from eagle3_tui.state import Scores, State
 from eagle3_tui.worker import Engine, Job, warm_torch
 
@@ -24,17 +30,14 @@ if TYPE_CHECKING:
     from drafter.drafting.readout import RowReadout
     from drafter.files.find import Found
     from drafter.results import ScoreResult
+    from drafter.scoring.counts import OrderingCounts
     from drafter.session import SampleList, Session
 
 CHOOSE, CURSOR, WINDOW, OTHERS, LOOK, SWEEP = 50, 40, 30, 20, 10, 0
-_WORK = (
-    "cursor",
-    "rows",
-    "others",
-    "score",
-    "probe",
-    "miss",
-)  # groups that end when another checkpoint or sample is chosen
+# groups that end when another checkpoint, sample or wiring is chosen
+_WORK = ("cursor", "rows", "others", "score", "probe", "miss", "try")
+_BASES = ("10000", "500000", "1000000")  # RoPE bases in common use
+_STOPPABLE = ("score", "try", "miss", "statistics", "load")  # what takes long and can be asked for again
 _PROGRESS_SECONDS = 0.2
 _SEARCH = 64  # rows drafted at once while looking for a miss
 
@@ -46,6 +49,9 @@ class Controller:
         """`give_up` is told, in one line, why there is nothing at all to show."""
         self.session, self.engine, self.state = session, engine, State()
         self._changed, self._give_up = changed, give_up
+        self._at_start = True  # until the user chooses something or something can be computed
+        self._wanted: Path | None = None  # the sample that was asked for last
+        self._asked: dict[str, object] = {}  # what the newest job of a group was asked for
         engine.on_error = self._failed
 
     # ------------------------------------------------------------------ opening
@@ -65,35 +71,40 @@ class Controller:
 
         def failed(error: Exception) -> None:
             self.state.found = self.session.last_found
-            if not self.state.found:
+            if not self.state.found or self._by_options(error):
                 return self._give_up(str(error))
             # one checkpoint that cannot be opened must not hide the others
             self._changed("found")
-            self._failed(None, error)
+            self._blocked("opening a checkpoint", error)
             self._list_samples()
 
         self._submit("looking for checkpoints", work, "choose", CHOOSE, done, failed)
 
     def choose_checkpoint(self, found: Found) -> None:
+        self._at_start = False
         self._stop_work()
         self.say("")
 
         def work(job: Job) -> Any:
             return self.session.choose_checkpoint(found)
 
-        self._submit(f"opening {found.name}", work, "choose", CHOOSE, lambda result: self._opened(found, result))
+        def done(result: Any) -> None:
+            self._opened(found, result)
+
+        self._submit(f"opening {found.name}", work, "choose", CHOOSE, done, self._refused)
 
     def _opened(self, found: Found, checkpoint: Any) -> None:
         state = self.state
         state.chosen, state.checkpoint, state.statistics, state.vocab = found, checkpoint, None, []
         target, why = self.session.target
         state.target = f"{target.path} ({why})" if target is not None else why
-        state.forget_results()
+        state.problem = ""
+        state.forget_drafter()
         self._changed("checkpoint")
         if state.samples is None:
             self._list_samples()
-        elif state.samples.paths:
-            self.choose_sample(state.sample.path if state.sample is not None else state.samples.paths[0])
+        else:
+            self._open_a_sample()
 
     def _list_samples(self) -> None:
         def done(samples: SampleList) -> None:
@@ -101,28 +112,89 @@ class Controller:
             self._changed("samples")
             self._submit("loading torch", warm_torch, "torch", CHOOSE, lambda _: self._torch_ready())
 
-        self._submit("listing samples", lambda job: self.session.list_samples(job.checkpoint), "list", CHOOSE, done)
+        def failed(error: Exception) -> None:
+            self._blocked("listing samples", error)
+
+        work = lambda job: self.session.list_samples(job.checkpoint)  # noqa: E731
+        self._submit("listing samples", work, "list", CHOOSE, done, failed)
 
     def _torch_ready(self) -> None:
         self._changed("busy")
+        if not self.engine.expects("sample"):  # else one was asked for meanwhile
+            self._open_a_sample()
+
+    def _open_a_sample(self) -> None:
+        """The sample that was asked for last, else the first."""
         samples = self.state.samples
-        if samples is not None and samples.paths and self.state.checkpoint is not None:
-            self.choose_sample(samples.paths[0])
+        if samples is None or self.state.checkpoint is None:
+            return
+        if samples.paths:
+            self._open_sample(self._wanted or samples.paths[0])
+        else:
+            self.state.problem = f"no samples: {samples.why}"
+            self._changed("problem")
 
     def choose_sample(self, path: Path) -> None:
+        self._at_start = False
         if self.state.checkpoint is None:
             return self.say("choose a checkpoint first", "warn")
+        self._wanted = path
+        self._open_sample(path)
+
+    def _open_sample(self, path: Path) -> None:
         self._stop_work()
         keep = self.state.ordering if self.state.user_ordered else None
 
         def work(job: Job) -> tuple[Any, ...]:
             session = self.session
             sample = session.choose_sample(path)
-            orderings = session.orderings(["all"])
+            orderings = self._orderings()
             first, why = (keep, "chosen") if keep in orderings and keep else session.first_ordering()
             return sample, orderings, first, why, session.counted(), session.configured(), session.trained()
 
-        self._submit(f"opening {path.name}", work, "sample", CHOOSE, self._sample_opened)
+        self._submit(f"opening {path.name}", work, "sample", CHOOSE, self._sample_opened, self._refused)
+
+    def _orderings(self) -> list[Ordering]:
+        """Every ordering; where they are too many, those that the options name."""
+        try:
+            return self.session.orderings(["all"])
+        except WiringError:
+            if not self.session.asked_ordering:
+                raise
+            return self.session.orderings()
+
+    def _refused(self, error: Exception) -> None:
+        """A checkpoint or sample cannot be had: what was open before goes on; where nothing was, that is a problem."""
+        state = self.state
+        if state.sample is None or not (state.ready or self.engine.expects("load")):
+            state.forget_sample()
+            self._changed("sample")
+            return self._blocked("opening", error)
+        self._wanted = state.sample.path
+        self._explain("opening", error)
+        self._changed("ready")
+        if state.ready and (state.scores is None or not state.scores.complete):
+            self.score_one()
+
+    def _blocked(self, doing: str, error: Exception) -> None:
+        """Nothing can be computed until the user chooses something else."""
+        if self._at_start and self._by_options(error):
+            return self._give_up(str(error))
+        self._explain(doing, error)
+        self.state.problem = self.state.message
+        self._changed("problem")
+
+    def _by_options(self, error: Exception) -> bool:
+        """Whether a refusal is due to what the user asked for on the command line, so that every choice meets it."""
+        options = self.session.options
+        given = [path for path in (options.target, options.tokenizer) if path is not None]
+        if isinstance(error, (DeviceError, WiringError)):
+            return True
+        if not isinstance(error, DrafterError):
+            return False
+        where = Path(error.where)
+        named = error.where in (", ".join(map(str, options.samples)), *map(str, options.samples))
+        return (named and isinstance(error, PathError)) or any(where == p or p in where.parents for p in given)
 
     def _sample_opened(self, result: tuple[Any, ...]) -> None:
         state, user = self.state, self.state.user_ordered
@@ -139,14 +211,16 @@ class Controller:
         def work(job: Job) -> tuple[str, list[str]]:
             drafter = self.session.load(job.checkpoint)
             self.session.run(job.checkpoint)
-            vocab = drafter.vocab
+            vocab = drafter.vocab(self.session.wiring)
             said = [f"read as {vocab.reading}", *map(str, vocab.tests)] + ([vocab.warning] if vocab.warning else [])
             return str(drafter.placement), said
 
         def done(result: tuple[str, list[str]]) -> None:
             state = self.state
             state.placement, state.vocab = result
-            state.ready = True
+            state.trained_switches = self._switches(self.session.trained_wiring)
+            state.switches = self._switches(self.session.wiring)
+            state.ready, state.problem, self._at_start = True, "", False
             self._changed("ready")
             if self.session.vocab_warning:
                 self.say(self.session.vocab_warning, "warn")
@@ -154,7 +228,7 @@ class Controller:
             if state.sample is not None:
                 self.score([state.sample.path])
 
-        self._submit("loading weights", work, "load", CHOOSE, done)
+        self._submit("loading weights", work, "load", CHOOSE, done, lambda error: self._blocked("loading", error))
 
     def _probe(self) -> None:
         def done(probes: Any) -> None:
@@ -167,9 +241,13 @@ class Controller:
 
     def choose_ordering(self, ordering: Ordering, why: str = "chosen") -> None:
         """Make an ordering current everywhere."""
-        self.state.ordering, self.state.ordering_why = ordering, why
         self.state.user_ordered = True
-        self.state.step = None
+        self._make_current(ordering, why)
+
+    def _make_current(self, ordering: Ordering, why: str) -> None:
+        self.engine.cancel("miss", "try")
+        self.state.ordering, self.state.ordering_why = ordering, why
+        self.state.step, self.state.tried = None, {}
         self._changed("ordering")
 
     def cycle_ordering(self, step: int) -> None:
@@ -177,13 +255,16 @@ class Controller:
         state = self.state
         if state.ordering is None:
             return
-        special = [state.trained, state.configured, state.scores.best if state.scores else None]
+        special = [state.trained, state.configured, state.best]
         order = list(dict.fromkeys([o for o in special if o is not None] + state.orderings))
         where = order.index(state.ordering) if state.ordering in order else 0
         self.choose_ordering(order[(where + step) % len(order)])
 
     def look_at(self, row: int, window: Sequence[int]) -> None:
-        """Compute what the step view shows: the cursor's row first, then the rows on screen, then other orderings."""
+        """Compute what the step view shows: the cursor's row first, then the rows on screen, then other orderings.
+
+        What is there, or already asked for, is not asked for again.
+        """
         state = self.state
         state.row = row
         ordering = state.ordering
@@ -204,7 +285,7 @@ class Controller:
             self._changed("step")
 
         work = lambda job: self.session.step(row + 2, ordering, job.checkpoint)  # noqa: E731
-        self._submit("drafting", work, "cursor", CURSOR, done)
+        self._submit_once("drafting", work, "cursor", CURSOR, done, (row, ordering))
 
     def _rows(self, rows: list[int], ordering: Ordering) -> None:
         def done(found: Any) -> None:
@@ -212,7 +293,7 @@ class Controller:
             self._changed("rows")
 
         work = lambda job: self.session.rows(ordering, rows, job.checkpoint)  # noqa: E731
-        self._submit("drafting", work, "rows", WINDOW, done)
+        self._submit_once("drafting", work, "rows", WINDOW, done, (rows, ordering))
 
     def _others(self, row: int) -> None:
         orderings = list(self.state.orderings)
@@ -222,7 +303,7 @@ class Controller:
             self._changed("others")
 
         work = lambda job: self.session.at_row(orderings, row, job.checkpoint)  # noqa: E731
-        self._submit("other orderings", work, "others", OTHERS, done)
+        self._submit_once("other orderings", work, "others", OTHERS, done, row)
 
     def find_miss(self, start: int, step: int, found: Callable[[int | None], None]) -> None:
         """The next counted row after `start` (before it, for step -1) that is predicted wrongly; None if none is."""
@@ -255,7 +336,7 @@ class Controller:
         """Score every ordering on `paths`; the table fills while it runs."""
         state = self.state
         if not state.ready:
-            return self.say("the drafter is not loaded yet", "warn")
+            return self.say(state.problem or "the drafter is not loaded yet", "warn")
         orderings = self._promising_first()
         pooled = len(paths) > 1
 
@@ -278,11 +359,17 @@ class Controller:
             show(scores)
             known = state.user_ordered or state.trained is not None or self.session.asked_ordering
             if not known and scores.best is not None and scores.best != state.ordering:
-                state.ordering, state.ordering_why, state.step = scores.best, "best of all, no config says which", None
-                self._changed("ordering")
+                self._make_current(scores.best, "best of all; no config says what was trained")
+                if state.message_kind == "" or not state.message:
+                    self.say(f"fc = {ordering_name(scores.best)}: {state.ordering_why}")
+
+        def failed(error: Exception) -> None:
+            self._explain("scoring", error)
+            self._changed("score")
 
         state.scores = None
-        self._submit("scoring", work, "score", SWEEP, done, progress=show)
+        self._submit("scoring", work, "score", SWEEP, done, failed, progress=show)
+        self._changed("score")
 
     def _promising_first(self) -> list[Ordering]:
         """The orderings that a person asks about first are scored first."""
@@ -298,6 +385,84 @@ class Controller:
     def score_one(self) -> None:
         if self.state.sample is not None:
             self.score([self.state.sample.path])
+
+    # ------------------------------------------------------------------ the wiring
+
+    def set_switch(self, name: str, value: str | None) -> None:
+        """Put one value of a switch in force; everything computed under the old wiring is dropped."""
+        self._rewire(lambda: self.session.set_switch(name, value))
+
+    def reset_switches(self) -> None:
+        """Every switch as the view has it."""
+
+        def work() -> None:
+            for name in list(self.session.switched()):
+                self.session.set_switch(name, None)
+
+        self._rewire(work)
+
+    def _rewire(self, change: Callable[[], object]) -> None:
+        self._stop_work()
+
+        def work(job: Job) -> dict[str, str]:
+            change()
+            return self._switches(self.session.wiring)
+
+        def done(switches: dict[str, str]) -> None:
+            state = self.state
+            state.forget_results()
+            state.ready, state.switches = True, switches
+            self._changed("wiring")
+            self._changed("ordering")
+            if state.sample is not None:
+                self.score([state.sample.path])
+
+        self._submit("wiring", work, "wiring", CHOOSE, done)
+
+    @staticmethod
+    def _switches(wiring: Wiring) -> dict[str, str]:
+        return {name: wiring.value(name) for name in SWITCHES}
+
+    def try_switches(self, again: bool = False) -> None:
+        """Score the current ordering with every single switch changed, in the order in which they are shown."""
+        state, ordering = self.state, self.state.ordering
+        if not state.ready or ordering is None:
+            return
+        if again:
+            state.tried = {}
+        wanted = [("", "trained"), ("", "now")]
+        wanted += [(n, v) for n, values in SWITCHES.items() for v in values or self._bases()]
+        absent = [pair for pair in wanted if pair not in state.tried]
+        if not absent:
+            return
+
+        def work(job: Job) -> dict[tuple[str, str], Any]:
+            found: dict[tuple[str, str], Any] = {}
+            for name, value in absent:
+                try:
+                    found[name, value] = self._try(ordering, name, value, job)
+                except DrafterError as error:
+                    found[name, value] = error.found
+                job.progress(dict(found))
+            return found
+
+        def show(found: dict[tuple[str, str], Any]) -> None:
+            state.tried |= found
+            self._changed("tried")
+
+        self._submit("trying switches", work, "try", SWEEP, show, progress=show)
+
+    def _bases(self) -> tuple[str, ...]:
+        state = self.state
+        used = [state.trained_switches.get("rope_base", ""), state.switches.get("rope_base", "")]
+        return tuple(dict.fromkeys(base for base in (*used, *_BASES) if base))
+
+    def _try(self, ordering: Ordering, name: str, value: str, job: Job) -> OrderingCounts:
+        session = self.session
+        if name:
+            return session.try_switch(ordering, name, value, poll=job.checkpoint)
+        wiring = session.trained_wiring if value == "trained" else session.wiring
+        return session.score_wiring(ordering, wiring, poll=job.checkpoint)
 
     # ------------------------------------------------------------------ looking and leaving
 
@@ -317,12 +482,22 @@ class Controller:
 
     def cancel(self) -> bool:
         """Stop what takes long; True if there was something to stop."""
-        if not self.engine.busy:
+        stopped = self.engine.cancel(*_STOPPABLE)
+        if not stopped:
             return False
-        for group in (*_WORK, "statistics", "export"):
-            self.engine.cancel(group)
-        self.say("cancelled")
+        groups = {job.group for job in stopped}
+        if "load" in groups:
+            self.state.problem = "loading was stopped: enter on a checkpoint or sample begins it again"
+            self._changed("problem")
+        if "score" in groups:
+            self._changed("score")
+        self.say(f"stopped: {', '.join(job.name for job in stopped)}")
         return True
+
+    @staticmethod
+    def stops(job: Job) -> bool:
+        """Whether `cancel` would end this job."""
+        return job.group in _STOPPABLE
 
     # ------------------------------------------------------------------ plumbing
 
@@ -331,8 +506,7 @@ class Controller:
         self._changed("message")
 
     def _stop_work(self) -> None:
-        for group in _WORK:
-            self.engine.cancel(group)
+        self.engine.cancel(*_WORK)
 
     def _submit(
         self,
@@ -349,16 +523,41 @@ class Controller:
         )
         self._changed("busy")
 
-    def _failed(self, job: Job | None, error: Exception) -> None:
+    def _submit_once(
+        self,
+        name: str,
+        work: Callable[[Job], Any],
+        group: str,
+        priority: int,
+        done: Callable[[Any], None],
+        asked: object,
+    ) -> None:
+        """Submit, unless the group's newest job is still wanted and was asked for the same."""
+        if self.engine.expects(group) and self._asked.get(group) == asked:
+            return
+
+        def failed(error: Exception) -> None:
+            self._explain(name, error)
+            self._changed("step")
+
+        self._asked[group] = asked
+        self._submit(name, work, group, priority, done, failed)
+
+    def _failed(self, job: Job, error: Exception) -> None:
+        self._explain(job.name, error)
+
+    def _explain(self, doing: str, error: Exception) -> None:
+        """A refusal says it all; anything else is a fault of ours, and goes into the log as well."""
         if isinstance(error, DrafterError):
             return self.say(str(error), "bad")
-        name = job.name if job is not None else "starting"
-        self.session.note_failure(name, error, job.trace if job is not None else "")
-        self.say(f"{name} failed: {type(error).__name__}: {safe(error, 200)}", "bad")
+        self.session.note_failure(doing, error, "".join(traceback.format_exception(error)))
+        self.say(f"{doing} failed: {type(error).__name__}: {safe(error, 200)}", "bad")
 
 
 def _snapshot(result: ScoreResult, pooled: bool) -> Scores:
     """A copy that the sweep does not change any more, with the comparisons made here, off the UI thread."""
     copy = replace(result, scores=dict(result.scores), samples=list(result.samples), reasons=dict(result.reasons))
     best, tied = copy.best()
-    return Scores(copy, best, tuple(tied), pooled)
+    rows = min((counts.row_hits.numel() for counts in copy.scores.values()), default=0)
+    shared = {ordering: int(counts.row_hits[:rows].sum()) for ordering, counts in copy.scores.items()}
+    return Scores(copy, best, tuple(tied), pooled, shared)

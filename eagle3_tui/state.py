@@ -5,6 +5,7 @@ Holds results as they are; how they look is the views' matter, how they come abo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,23 +19,35 @@ if TYPE_CHECKING:
     from drafter.results import ScoreResult, StepResult
     from drafter.sample.probe import SlotProbe
     from drafter.sample.sample import Sample
+    from drafter.scoring.counts import OrderingCounts
     from drafter.session import SampleList
 
 
 @dataclass(frozen=True)
 class Scores:
-    """A score at one moment of its sweep, with what follows from it."""
+    """A score at one moment of its sweep, with what follows from it.
+
+    `shared` are the step-0 hits of every ordering on the rows that all of them have scored: what `best` was told by.
+    """
 
     result: ScoreResult
     best: Ordering | None
     tied: tuple[Ordering, ...]
     pooled: bool
+    shared: Mapping[Ordering, int] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every ordering is in on every sample: before that nothing may be concluded."""
+        return self.result.done >= self.result.planned
 
 
 @dataclass
 class State:
     """Everything is None or empty until it is known. `row` is the row under the cursor of the Step view; `counted` says
-    which rows enter the scores at step 0."""
+    which rows enter the scores at step 0. `tried` holds the counts, or the refusal, of one (switch, value) each;
+    ("", "trained") and ("", "now") are the wiring as trained and as it is. `problem` is what stands in the way of
+    everything that is computed, until something succeeds; `message` is only what was said last."""
 
     found: list[Found] = field(default_factory=list)
     chosen: Found | None = None
@@ -57,10 +70,13 @@ class State:
     others: dict[int, dict[Ordering, int]] = field(default_factory=dict)
     scores: Scores | None = None
     statistics: TensorStatistics | None = None
+    trained_switches: dict[str, str] = field(default_factory=dict)
+    switches: dict[str, str] = field(default_factory=dict)
+    tried: dict[tuple[str, str], OrderingCounts | str] = field(default_factory=dict)
     placement: str = ""
     vocab: list[str] = field(default_factory=list)
     ready: bool = False
-    busy: str = ""
+    problem: str = ""
     message: str = ""
     message_kind: str = ""
 
@@ -74,6 +90,17 @@ class State:
     def forget_results(self) -> None:
         """Drop what was computed, before it is computed again on other weights."""
         self.rows, self.step, self.others, self.scores, self.ready = {}, None, {}, None, False
+        self.tried = {}
+
+    def forget_drafter(self) -> None:
+        """Drop what belongs to the checkpoint's weights, before others are loaded."""
+        self.placement, self.trained_switches, self.switches = "", {}, {}
+        self.forget_results()
+
+    @property
+    def best(self) -> Ordering | None:
+        """The best ordering, once all are scored."""
+        return self.scores.best if self.scores is not None and self.scores.complete else None
 
     def slot_label(self, slot: int) -> str:
         """What a slot is: its claim, `embed` where only the data shows it, else `?`."""

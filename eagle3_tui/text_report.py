@@ -34,8 +34,30 @@ def score(data: Json) -> str:
     ]
     if data["coverage"] is not None:
         lines.append(f"in the draft vocabulary: {_share(data['coverage'])} of the tokens to predict")
+    lines += _against_verifier(data)
     lines += [f"no {safe(name)}: {safe(why)}" for name, why in data["reasons"].items() if name != "configured"]
-    return _text(lines)
+    return _text([*lines, *_score_warnings(data)])
+
+
+def _against_verifier(data: Json) -> list[str]:
+    """Step 0 of the best ordering against what the target itself would have said, where that is known."""
+    found = [o for o in data["orderings"] if o["slots"] == data["best"]]
+    metrics = {name: m for name, m in found[0]["steps"][0].items() if name != "next_token" and m} if found else {}
+    if not metrics:
+        return []
+    said = ", ".join(f"{safe(name)} {_share(metric['marginal'])}" for name, metric in metrics.items())
+    return [f"step 0 of {_slots(data['best'])} against the verifier: {said}"]
+
+
+def _score_warnings(data: Json) -> list[str]:
+    lines = [f"switched: {safe(name)} {safe(value)}" for name, value in data.get("switched", {}).items()]
+    for sample in data["samples"]:
+        lines += [f"warning: {safe(sample['path'])}: {safe(text)}" for text in sample.get("warnings", [])]
+        for slot in sample["slots"]:
+            if slot.get("bad_rows"):
+                where = f"slot {slot['index']} of {safe(sample['path'])}"
+                lines.append(f"warning: {where} has {slot['bad_rows']} rows that are not finite")
+    return [*lines, *(f"warning: {safe(text)}" for text in data.get("warnings", []))]
 
 
 def _score_table(data: Json) -> list[str]:
@@ -240,8 +262,8 @@ def _tensors(facts: Json) -> list[str]:
         written = "" if t["written"] == t["name"] else safe(t["written"])
         rows.append([safe(t["name"]), safe(t["dtype"]), _shape(t["shape"]), size(t["bytes"]), written])
     lines = table(rows, left=(0, 1, 2, 4))
-    lines += [f"missing: {safe(name)}" for name in facts["missing"]]
-    return lines + [f"not used: {safe(name)}" for name in facts["unused"]]
+    lines += [f"missing: {safe(name)} (from {safe(source)})" for name, source in facts["missing"].items()]
+    return lines + [f"not used: {safe(name)} ({safe(why)})" for name, why in facts["unused"].items()]
 
 
 def _vocab(vocab: Json) -> list[str]:

@@ -163,13 +163,18 @@ class Engine:
             self._changed.notify_all()
         return job
 
-    def cancel(self, group: str | None = None) -> None:
-        """Cancel the group's job, or every job."""
+    def cancel(self, *groups: str) -> list[Job]:
+        """Cancel the jobs of these groups, or every job; returns those that there were."""
         with self._changed:
-            jobs = list(self._newest.values()) if group is None else [self._newest.get(group)]
+            jobs = [job for group, job in self._newest.items() if not groups or group in groups]
             for job in jobs:
-                if job is not None:
-                    self._cancel_job(job)
+                self._cancel_job(job)
+        return jobs
+
+    def expects(self, group: str) -> bool:
+        """Whether a job of the group waits, runs, or has a result that is not delivered yet."""
+        with self._changed:
+            return group in self._newest
 
     @property
     def busy(self) -> bool:
@@ -180,8 +185,13 @@ class Engine:
     @property
     def running(self) -> tuple[str, ...]:
         """The names of the running jobs; each was interrupted by the one after it."""
+        return tuple(job.name for job in self.jobs)
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """The running jobs themselves."""
         with self._changed:
-            return tuple(job.name for job in self._stack)
+            return tuple(self._stack)
 
     def wait_idle(self, timeout: float = 10.0) -> bool:
         """Wait until no job runs or waits (its events may still be on their way); False when time is up."""

@@ -5,20 +5,16 @@ Run from the repository root, on the CPU, in an environment of its own with `pip
 
     python -m scripts.conformance_speculators tests/data/speculators_tiny
 
-One set of weights holds every optional tensor; each variant uses those that its config asks for. Recorded:
-- weights.safetensors: the superset, bfloat16 (which they are exactly);
-- logits.safetensors: one sample (`input_ids` [T], `states` [T, A, H]) and for each variant its logits [K, T-1, D] at
-  every training-time-test step, float32, `sdpa` attention (`flex` wants a multiple of 128 tokens on the CPU). Rows
-  whose input token does not exist (t+1+k > T-1) were fed token 0 and mean nothing;
-- metrics.json: the package's own accuracy counts on made-up predictions, under loss masks with gaps.
+Recorded: weights.safetensors, the tensors of `scripts/conformance_cases.py` in bfloat16, which they are exactly;
+logits.safetensors, see there (`sdpa` attention; `flex` wants a multiple of 128 tokens on the CPU); metrics.json, the
+package's own accuracy counts on made-up predictions, under loss masks with gaps.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
-import platform
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,64 +22,130 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from tests.tiny import SIZES, nested_config, tiny_sample, tiny_weights
+from scripts.conformance_cases import (
+    LLAMA3,
+    MSCALE,
+    SEED,
+    STEPS,
+    TOKENS,
+    YARN,
+    Case,
+    packages,
+    record,
+    rope_case,
+    superset,
+)
+from tests.reference import Rope
+from tests.tiny import SIZES, TinySample, nested_config
 
-STEPS = 4
-SEED = 11
+RAW = {"norm_before_residual": True}
+POST = {"norm_output": True}
+WINDOW = 5
+_FULL = {"rope": Rope(100.0)}
+_SLIDING = {"layer_types": ["sliding_attention"], "sliding_window": WINDOW, "use_sliding_window": True}
 
-# name -> (config switches, which optional tensors the variant has, by parts of their names)
-VARIANTS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
-    "plain": ({}, ()),
-    "norm_before_residual": ({"norm_before_residual": True}, ()),
-    "norm_output": ({"norm_output": True}, ()),
-    "norm_before_residual+norm_output": ({"norm_before_residual": True, "norm_output": True}, ()),
-    "input_norm": ({"norm_before_residual": True}, ("input_norm.",)),
-    "fc_norm+norm_output": ({"norm_output": True}, ("fc_norm.",)),
-    "attention_bias": ({}, ("_proj.bias",)),
-    "qk_norm": ({}, ("q_norm.", "k_norm.")),
-    "two_layers": ({}, ("layers.1.",)),
+
+def _dynamic() -> Case:
+    """Past the length that it begins at; speculators counts positions from 1, so its forward is one longer."""
+    case = rope_case("dynamic", theta=100.0, max_positions=10, factor=4.0)
+    return Case(layer=case["layer"], switches=case["switches"] | {"first_position": 1})
+
+
+CASES: dict[str, Case] = {
+    "plain": Case(),
+    "norm_before_residual": Case(top=RAW, switches=RAW),
+    "norm_output": Case(top=POST, switches=POST),
+    "norm_before_residual+norm_output": Case(top=RAW | POST, switches=RAW | POST),
+    "input_norm": Case(("input_norm.",), top=RAW, switches=RAW),
+    "fc_norm+norm_output": Case(("fc_norm.",), top=POST, switches=POST),
+    "attention_bias": Case(("_proj.bias",)),
+    "qk_norm": Case(("q_norm.", "k_norm.")),
+    "two_layers": Case(("layers.1.",)),
+    "two_layers+qk_norm+bias+norms": Case(
+        ("layers.1.", "q_norm.", "k_norm.", "_proj.bias", "input_norm."), top=RAW | POST, switches=RAW | POST
+    ),
+    "four_states": Case(("fc_norm.",), states=4, top={"eagle_aux_hidden_state_layer_ids": [0, 2, 4, 6]}),
+    "four_states+input_norm": Case(("input_norm.",), states=4, top={"eagle_aux_hidden_state_layer_ids": [0, 2, 4, 6]}),
+    # transformers' Llama and Qwen3 turn the whole head by default, and take partial_rotary_factor only with a scaling
+    "partial_ignored": Case(
+        layer=rope_case("default", theta=100.0, partial_rotary_factor=0.4)["layer"], switches=_FULL
+    ),
+    "partial_linear": Case(**rope_case("linear", partial_rotary_factor=0.4, factor=4.0)),
+    "partial_yarn": Case(**rope_case("yarn", theta=100.0, partial_rotary_factor=0.4, **YARN)),
+    "linear": Case(**rope_case("linear", factor=4.0)),
+    "llama3": Case(**rope_case("llama3", theta=100.0, **LLAMA3)),
+    "yarn": Case(**rope_case("yarn", theta=100.0, **YARN)),
+    "yarn+mscale": Case(**rope_case("yarn", theta=100.0, **YARN, **MSCALE)),
+    "dynamic": _dynamic(),
+    "sliding_window": Case(("q_norm.", "k_norm."), layer=_SLIDING, switches={"windows": [WINDOW]}),
+    "sliding_then_full": Case(
+        ("layers.1.", "q_norm.", "k_norm."),
+        layer=_SLIDING | {"layer_types": ["sliding_attention", "full_attention"]},
+        switches={"windows": [WINDOW, None]},
+    ),
+    "peagle": Case(("mask_hidden",), top={"mask_token_id": 5}, switches={"mask_token": 5}),
+    "peagle+two_layers+norms": Case(
+        ("mask_hidden", "layers.1.", "input_norm."),
+        top={"mask_token_id": 5} | RAW,
+        switches={"mask_token": 5} | RAW,
+    ),
+    "peagle+sliding_window": Case(
+        ("mask_hidden", "q_norm.", "k_norm."),
+        top={"mask_token_id": 5},
+        layer=_SLIDING,
+        switches={"mask_token": 5, "windows": [WINDOW]},
+    ),
 }
-OPTIONAL = ("input_norm.", "fc_norm.", "_proj.bias", "q_norm.", "k_norm.", "layers.1.")
 
 
-def superset() -> dict[str, Tensor]:
-    """Every tensor that any variant has."""
-    two = replace(SIZES, layers=2)
-    return tiny_weights(SEED, two, input_norm=True, fc_norm=True, attention_bias=True, qk_norm=True)
+class _Seen(Exception):
+    """Ends a forward once its logits are there; what follows needs a loss."""
 
 
-def variant_weights(everything: dict[str, Tensor], has: tuple[str, ...]) -> dict[str, Tensor]:
-    """The tensors of one variant: all that no absent option claims."""
-    absent = tuple(part for part in OPTIONAL if part not in has)
-    return {name: t for name, t in everything.items() if not any(part in name for part in absent)}
-
-
-def run(weights: dict[str, Tensor], switches: dict[str, Any], ids: list[int], states: Tensor) -> Tensor:
-    """The package's logits, [K, T-1, D]; states [T, A*H]."""
+def run(case: Case, weights: dict[str, Tensor], sample: TinySample) -> Tensor:
+    """The package's logits, [K, T-1, D]."""
     from speculators.models.eagle3.config import Eagle3SpeculatorConfig
     from speculators.models.eagle3.core import Eagle3DraftModel
+    from speculators.models.eagle3.rotary_partial import install_partial_neox_rotary
+    from speculators.models.peagle import core
+    from speculators.models.peagle.config import PEagleSpeculatorConfig
 
-    layers = 2 if "layers.1.input_layernorm.weight" in weights else 1
-    config = nested_config(weights, replace(SIZES, layers=layers), dtype=torch.float32, **switches)
+    install_partial_neox_rotary()
+    config = nested_config(weights, case.sizes, dtype=torch.float32, layer=case.layer) | dict(case.top)
     config.pop("auto_map")
-    parsed = Eagle3SpeculatorConfig.model_validate(config)
+    parallel = "mask_token_id" in case.top
+    if parallel:
+        config["speculators_model_type"] = config["speculators_config"]["algorithm"] = "peagle"
+    parsed = (PEagleSpeculatorConfig if parallel else Eagle3SpeculatorConfig).model_validate(config)
     parsed.transformer_layer_config._attn_implementation = "sdpa"
-    model = Eagle3DraftModel(parsed).float().eval()
+    model = (core.PEagleDraftModel if parallel else Eagle3DraftModel)(parsed).float().eval()
     missing, unexpected = model.load_state_dict(weights, strict=False)
     odd = [name for name in missing if not name.startswith("verifier_")] + unexpected
     if odd:
         raise SystemExit(f"the package has other tensors than these weights: {odd}")
     seen: list[Tensor] = []
-    model.lm_head.register_forward_hook(lambda _module, _inputs, output: seen.append(output[0].detach().clone()))
-    tokens = torch.tensor(ids[1:])[None]  # row t holds x[t+1] beside the states of t
-    with torch.no_grad():
-        model(
-            hidden_states=states[None, :-1],
-            input_ids=tokens,
-            document_ids=torch.zeros_like(tokens),
-            ttt_steps=STEPS,
-        )
-    return torch.stack(seen)
+
+    def keep(_module: object, _inputs: object, output: Tensor) -> None:
+        seen.append(output[0].detach().clone())
+        if parallel:
+            raise _Seen
+
+    model.lm_head.register_forward_hook(keep)
+    tokens = torch.tensor(sample.ids[1:])[None]  # row t holds x[t+1] beside the states of t
+    states = sample.slots[:-1, : case.states].flatten(1).float()[None]
+    rows = TOKENS - 1
+    inputs = {"hidden_states": states, "input_ids": tokens, "document_ids": torch.zeros_like(tokens)}
+    if not parallel:
+        model(**inputs, ttt_steps=STEPS)
+        return torch.stack(seen)
+    # all anchors at all depths, instead of those that training draws by chance
+    pairs = torch.tensor([(t, k) for k in range(STEPS) for t in range(rows - k)])
+    core.generate_cod_sample_indices = lambda **_: (pairs[:, 0], pairs[:, 1])
+    with contextlib.suppress(_Seen):
+        model(**inputs, verifier_last_hidden_states=torch.zeros(1, rows, SIZES.hidden), num_depths=STEPS)
+    out = torch.zeros(STEPS, rows, seen[0].shape[-1])
+    out[pairs[:, 1], pairs[:, 0]] = seen[0]
+    return out
 
 
 def metric_cases() -> list[dict[str, Any]]:
@@ -114,34 +176,15 @@ def metric_cases() -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    import speculators
-    import transformers
-
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
-    folder.mkdir(parents=True, exist_ok=True)
-    torch.set_num_threads(1)
-    everything = superset()
-    sample = tiny_sample(SEED, everything)
-    states = sample.slots[:, : SIZES.states]  # [T, A, H] bfloat16
-    logits = {}
-    for name, (switches, has) in VARIANTS.items():
-        logits[name] = run(variant_weights(everything, has), switches, sample.ids, states.flatten(1).float())
-        print(f"{name}: {tuple(logits[name].shape)}, largest {float(logits[name].abs().max()):.2f}")
-    stored = {k: (t.bfloat16() if t.is_floating_point() else t).contiguous() for k, t in everything.items()}
+    record(folder, CASES, run)
+    stored = {k: (t.bfloat16() if t.is_floating_point() else t).contiguous() for k, t in superset().items()}
     save_file(stored, folder / "weights.safetensors")
-    inputs = {"input_ids": torch.tensor(sample.ids), "states": states.contiguous()}
-    save_file({**inputs, **logits}, folder / "logits.safetensors")
-    versions = {
-        "speculators": getattr(speculators, "__version__", "0.9.0"),
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-        "python": platform.python_version(),
-    }
-    recorded = {"versions": versions, "seed": SEED, "cases": metric_cases()}
+    recorded = {"versions": packages("speculators"), "seed": SEED, "cases": metric_cases()}
     (folder / "metrics.json").write_text(json.dumps(recorded, separators=(",", ":")) + "\n")
-    print(versions)
+    print(recorded["versions"])
 
 
 if __name__ == "__main__":

@@ -34,7 +34,8 @@ SHOTS: dict[str, tuple[tuple[int, int], Keys]] = {
     "orderings": ((80, 24), ("4",)),
     "orderings-plot": ((120, 40), ("4", "a", "p")),
     "help": ((80, 24), ("3", "question_mark")),
-    "log": ((80, 24), ("5",)),
+    "wiring": ((80, 24), ("5",)),
+    "log": ((80, 24), ("6",)),
 }
 
 

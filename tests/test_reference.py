@@ -1,4 +1,4 @@
-"""The reference itself is right: against the real package's recorded numbers, and against cases done by hand."""
+"""The reference itself is right: against the real packages' recorded numbers, and against cases done by hand."""
 
 from __future__ import annotations
 
@@ -11,58 +11,75 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import Tensor
 
+from scripts.conformance_cases import STEPS, TOKENS, Case, superset, text, weights_of
 from tests import reference_scores as scores
 from tests import tiny
-from tests.reference import predictions, rms, rope, to_target
+from tests.reference import Rope, predictions, rms, rope, to_target
 
 DATA = Path(__file__).parent / "data"
 GOLDEN = DATA / "golden"
 PACKAGE = DATA / "speculators_tiny"
 SAMPLES = (0, 10, 17, 539, 541, 546)
 
-# --- the forward, against the package
+# --- the forward, against the packages
 
 
-def package_variants() -> dict[str, tuple[dict[str, bool], tuple[str, ...]]]:
-    from scripts.conformance_speculators import VARIANTS
-
-    return VARIANTS
-
-
-@pytest.mark.parametrize("name", package_variants())
-def test_logits_equal_those_of_the_package(name: str) -> None:
-    from scripts.conformance_speculators import variant_weights
-
-    switches, has = package_variants()[name]
-    recorded = load_file(PACKAGE / "logits.safetensors")
-    weights = variant_weights(load_file(PACKAGE / "weights.safetensors"), has)
-    truth = recorded[name]  # [K, T-1, D]
-    ours = tiny.reference(weights, **switches).teacher_forced(
-        recorded["input_ids"].tolist(), recorded["states"], len(truth)
+def package_cases() -> dict[str, dict[str, Case]]:
+    from scripts import (
+        conformance_angelslim,
+        conformance_modelopt,
+        conformance_specforge,
+        conformance_speculators,
     )
+
+    return {
+        "speculators": conformance_speculators.CASES,
+        "specforge": conformance_specforge.CASES,
+        "modelopt": conformance_modelopt.CASES,
+        "angelslim": conformance_angelslim.CASES,
+    }
+
+
+def recorded_logits(package: str) -> dict[str, Tensor]:
+    return load_file(DATA / f"{package}_tiny" / "logits.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("package", "name"), [(package, name) for package, cases in package_cases().items() for name in cases]
+)
+def test_logits_equal_those_of_the_package(package: str, name: str) -> None:
+    case = package_cases()[package][name]
+    stored = load_file(PACKAGE / "weights.safetensors")
+    everything = {k: t.float() if t.is_floating_point() else t for k, t in stored.items()}
+    truth, sample = recorded_logits(package)[name], text(everything)  # [K, T-1, D]
+    ours = tiny.reference(weights_of(case, everything), case.sizes, **case.switches)
+    forward = ours.parallel if "mask_token" in case.switches else ours.teacher_forced
+    size = float(truth.abs().max())
     compared = 0
-    for k, step in enumerate(ours):
+    for k, step in enumerate(forward(sample.ids, sample.slots[:, : case.states], STEPS)):
         for t, row in enumerate(step):
             if row is not None:
-                assert float((row.logits - truth[k, t]).abs().max()) < 1e-4, (k, t)
+                assert float((row.logits - truth[k, t]).abs().max()) < 1e-5 * size, (k, t)
                 compared += 1
-    assert compared == sum(tiny.TOKENS - 1 - k for k in range(len(truth)))
+    assert compared == sum(TOKENS - 1 - k for k in range(STEPS))
 
 
 def test_the_recorded_variants_differ() -> None:
     """Each switch changes the logits, so agreement with all of them is agreement about each."""
-    recorded = load_file(PACKAGE / "logits.safetensors")
-    names = list(package_variants())
-    for i, one in enumerate(names):
-        for other in names[i + 1 :]:
-            # feedback alone differs between norm_output and its absence, so only later steps can tell
-            assert float((recorded[one][1, :23] - recorded[other][1, :23]).abs().max()) > 0.1, (one, other)
+    same = {("specforge", "plain", "norm_output")}  # it feeds the state before the norm back either way
+    for package, cases in package_cases().items():
+        recorded = recorded_logits(package)
+        names = list(cases)
+        for i, one in enumerate(names):
+            for other in names[i + 1 :]:
+                # feedback alone differs between norm_output and its absence, so only later steps can tell
+                gap = float((recorded[one][1, :13] - recorded[other][1, :13]).abs().max())
+                assert (gap > 0.05) != ((package, one, other) in same), (package, one, other)
 
 
 def test_the_package_weights_are_the_tiny_ones() -> None:
-    from scripts.conformance_speculators import superset
-
     recorded = load_file(PACKAGE / "weights.safetensors")
     for name, tensor in superset().items():
         assert torch.equal(recorded[name].to(tensor.dtype), tensor), name
@@ -113,6 +130,57 @@ def test_rope_and_rms_by_hand() -> None:
     assert rms(torch.tensor([3.0, 4.0]), torch.tensor([1.0, 2.0]), 0.0).tolist() == pytest.approx(
         [3 / 12.5**0.5, 8 / 12.5**0.5]
     )
+
+
+def test_interleaved_and_partial_rope_by_hand() -> None:
+    x = torch.tensor([[1.0, 0.0, 0.0, 1.0, 5.0]])
+    turned = Rope(100.0, rotary_dim=4, interleaved=True).turn(x, 1, 2)  # (0, 1) at angle 1, (2, 3) at angle 0.1
+    expected = [np.cos(1), np.sin(1), -np.sin(0.1), np.cos(0.1), 5.0]
+    assert turned[0].tolist() == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("positions", ["advance", "constant", "late"])
+def test_positions_of_later_steps(positions: str) -> None:
+    """Relative to row t, step k stands at k, 0 or k + 1; the text and its committed rows stay where they are."""
+    weights = tiny.tiny_weights(5)
+    sample = tiny.tiny_sample(5, weights, tokens=9)
+    drafter = tiny.reference(weights, positions=positions)
+    assert [drafter._position(4, k) for k in range(3)] == {
+        "advance": [4, 5, 6],
+        "constant": [4, 4, 4],
+        "late": [4, 6, 7],
+    }[positions]
+    advance = tiny.reference(weights).teacher_forced(sample.ids, sample.slots[:, :3], 2)
+    ours = drafter.teacher_forced(sample.ids, sample.slots[:, :3], 2)
+    for step in range(2):
+        one, other = ours[step][4], advance[step][4]
+        assert one is not None and other is not None
+        assert torch.equal(one.logits, other.logits) == (step == 0 or positions == "advance")
+
+
+def test_a_served_window_moves_with_the_draft() -> None:
+    """A server's chain over its own tokens is the teacher-forced pass whose window moves; a trainer's stands still."""
+    weights = tiny.tiny_weights(3, qk_norm=True)
+    sample, d2t = tiny.tiny_sample(3, weights), weights["d2t"].tolist()
+    states, row = sample.slots[:, :3], 9
+    moving = tiny.reference(weights, windows=[5], moving_windows=True)
+    chain = moving.chain(sample.ids, states, row, 4, d2t)
+    ids = sample.ids[: row + 2] + chain.target_ids
+    standing = tiny.reference(weights, windows=[5]).teacher_forced(ids, states, 4, row + 1)
+    for k, step in enumerate(moving.teacher_forced(ids, states, 4, row + 1)):
+        ours, still = step[row], standing[k][row]
+        assert ours is not None and still is not None
+        assert torch.allclose(ours.logits, chain.logits[k], atol=1e-5)
+        assert torch.allclose(still.logits, chain.logits[k], atol=1e-3) == (k == 0)
+
+
+def test_a_tied_head_is_the_embeddings_first_rows() -> None:
+    weights = tiny.tiny_weights(3)
+    tied = tiny.reference({k: t for k, t in weights.items() if k != "lm_head.weight"}, head="tied", draft_vocab=40)
+    other = tiny.reference(weights | {"lm_head.weight": weights["embed_tokens.weight"][:40]})
+    sample = tiny.tiny_sample(3, weights, tokens=4)
+    for one, two in zip(*(r.step0(sample.ids, sample.slots[:, :3]) for r in (tied, other)), strict=True):
+        assert torch.equal(one.logits, two.logits)
 
 
 # --- counts, against the package's numbers

@@ -22,7 +22,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from tests.reference import ReferenceDrafter
+from tests.reference import Latent, ReferenceDrafter, Rope
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,8 @@ class Sizes:
     target_hidden: int | None = None  # None: as wide as the drafter
     eps: float = 1e-5
     rope_theta: float = 50000.0  # not 10000, the base that a reader falls back to when it misses this field
+    latent: Latent | None = None  # the head sizes of an MLA drafter
+    query_rank: int | None = None  # of an MLA drafter's query; None: one matrix
 
     @property
     def target_width(self) -> int:
@@ -66,12 +68,15 @@ def tiny_weights(
     attention_bias: bool = False,
     mlp_bias: bool = False,
     qk_norm: bool = False,
+    fc: bool = True,
+    fc_bias: bool = False,
+    mask_hidden: bool = False,
     d2t: str = "offsets",
 ) -> dict[str, Tensor]:
     """Float32 weights under canonical names, `embed_tokens.weight` and (unless d2t is "none") `d2t`, `t2d` included.
 
     Values are bfloat16 numbers, so that a bfloat16 file holds them exactly and any two layouts of them agree to the
-    bit. `d2t`: see `vocab_map`.
+    bit. `d2t`: see `vocab_map`. Without `fc` there is no `hidden_norm` either (ModelOpt without aux states).
     """
     rng = torch.Generator().manual_seed(seed)
     s, head, kv = sizes, sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim
@@ -86,7 +91,10 @@ def tiny_weights(
         return exact(1 + 0.3 * torch.randn(width, generator=rng))
 
     w: dict[str, Tensor] = {"embed_tokens.weight": exact(torch.randn(s.vocab, s.hidden, generator=rng))}
-    w["fc.weight"] = matrix(s.hidden, s.states * s.target_width)
+    if fc:
+        w["fc.weight"] = matrix(s.hidden, s.states * s.target_width)
+    if fc_bias:
+        w["fc.bias"] = exact(torch.randn(s.hidden, generator=rng) * 0.3)
     if input_norm:
         w["input_norm.weight"] = norm(s.states * s.target_width)
     if fc_norm:
@@ -94,15 +102,20 @@ def tiny_weights(
     for layer in range(s.layers):
         at, width = f"layers.{layer}.", s.hidden * (2 if layer == 0 else 1)
         w[at + "input_layernorm.weight"] = norm(s.hidden)
-        if layer == 0:
+        if layer == 0 and fc:
             w[at + "hidden_norm.weight"] = norm(s.hidden)
         w[at + "post_attention_layernorm.weight"] = norm(s.hidden)
-        shapes = {"q": (head, width), "k": (kv, width), "v": (kv, width), "o": (s.hidden, head)}
+        shapes = {"q_proj": (head, width), "k_proj": (kv, width), "v_proj": (kv, width), "o_proj": (s.hidden, head)}
+        if s.latent is not None:
+            shapes = _latent_shapes(s, width)
+            w[at + "self_attn.kv_a_layernorm.weight"] = norm(s.latent.kv_rank)
+            if s.query_rank is not None:
+                w[at + "self_attn.q_a_layernorm.weight"] = norm(s.query_rank)
         for name, shape in shapes.items():
             # a gain above one, so that attention is sharp and a wrong position or mask shows in the logits
-            w[f"{at}self_attn.{name}_proj.weight"] = matrix(*shape, gain=2.0)
+            w[f"{at}self_attn.{name}.weight"] = matrix(*shape, gain=2.0)
             if attention_bias:
-                w[f"{at}self_attn.{name}_proj.bias"] = exact(torch.randn(shape[0], generator=rng) * 0.3)
+                w[f"{at}self_attn.{name}.bias"] = exact(torch.randn(shape[0], generator=rng) * 0.3)
         if qk_norm:
             w |= {f"{at}self_attn.{name}_norm.weight": norm(s.head_dim) for name in ("q", "k")}
         for name, shape in {"gate": (s.mlp, s.hidden), "up": (s.mlp, s.hidden), "down": (s.hidden, s.mlp)}.items():
@@ -111,9 +124,26 @@ def tiny_weights(
                 w[f"{at}mlp.{name}_proj.bias"] = exact(torch.randn(shape[0], generator=rng) * 0.3)
     w["norm.weight"] = norm(s.hidden)
     w["lm_head.weight"] = matrix(s.draft_vocab, s.hidden, gain=3.0)
+    if mask_hidden:
+        w["mask_hidden"] = exact(torch.randn(1, 1, s.states * s.target_width, generator=rng))
     if d2t != "none":
         w |= vocab_map(seed, sizes, d2t)
     return w
+
+
+def _latent_shapes(s: Sizes, width: int) -> dict[str, tuple[int, int]]:
+    a = s.latent
+    assert a is not None
+    q = s.heads * (a.nope + a.rope)
+    query = {"q_proj": (q, width)}
+    if s.query_rank is not None:
+        query = {"q_a_proj": (s.query_rank, width), "q_b_proj": (q, s.query_rank)}
+    return {
+        **query,
+        "kv_a_proj_with_mqa": (a.kv_rank + a.rope, width),
+        "kv_b_proj": (s.heads * (a.nope + a.value), a.kv_rank),
+        "o_proj": (s.hidden, s.heads * a.value),
+    }
 
 
 def vocab_map(seed: int = 0, sizes: Sizes = SIZES, kind: str = "offsets") -> dict[str, Tensor]:
@@ -139,15 +169,16 @@ def vocab_map(seed: int = 0, sizes: Sizes = SIZES, kind: str = "offsets") -> dic
     return {"d2t": d2t, "t2d": t2d}
 
 
-def reference(weights: Mapping[str, Tensor], sizes: Sizes = SIZES, **switches: bool) -> ReferenceDrafter:
-    """The reference forward of tiny weights; switches: norm_before_residual, norm_output."""
+def reference(weights: Mapping[str, Tensor], sizes: Sizes = SIZES, **switches: Any) -> ReferenceDrafter:
+    """The reference forward of tiny weights; `switches` are those of `ReferenceDrafter`."""
+    switches.setdefault("rope", Rope(sizes.rope_theta, interleaved=sizes.latent is not None))
     return ReferenceDrafter(
         weights,
         num_heads=sizes.heads,
         num_kv_heads=sizes.kv_heads,
         head_dim=sizes.head_dim,
         eps=sizes.eps,
-        rope_theta=sizes.rope_theta,
+        latent=sizes.latent,
         **switches,
     )
 
@@ -224,8 +255,9 @@ def nested_config(
     norm_output: bool = False,
     dtype: torch.dtype = torch.bfloat16,
     verifier: Path | str | None = None,
+    layer: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The nested config.json that speculators writes."""
+    """The nested config.json that speculators writes; `layer` overwrites fields of `transformer_layer_config`."""
     implied = _variant(weights)
     qwen = "layers.0.self_attn.q_norm.weight" in weights
     config: dict[str, Any] = {
@@ -270,6 +302,7 @@ def nested_config(
             "rope_parameters": {"rope_theta": sizes.rope_theta, "rope_type": "default"},
             "tie_word_embeddings": False,
             "vocab_size": sizes.vocab,
+            **(layer or {}),
         },
         "transformers_version": "5.19.0",
     }

@@ -6,14 +6,24 @@ wrote) is evidence of what was trained, and every disagreement between the two i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from drafter.checkpoint.config import Disagreement, DrafterConfig, Evidence, disagreements
+from drafter.checkpoint.clues import NO_CLUES, Clues
+from drafter.checkpoint.config import Disagreement, DrafterConfig, disagreements
 from drafter.checkpoint.dialects import read_config
-from drafter.checkpoint.names import by_canonical_name, expected
-from drafter.checkpoint.tensor_files import INDEX, TensorFiles
+from drafter.checkpoint.fit import fc_inputs, fit_to_weights
+from drafter.checkpoint.fused import split_fused
+from drafter.checkpoint.inventory import NOBODY, take_inventory
+from drafter.checkpoint.names import by_canonical_name, canonical
+from drafter.checkpoint.quantised import block_size, find_scales, refused_layout
+from drafter.checkpoint.rope_base import base_warning
+from drafter.checkpoint.shapes import misshapen
+from drafter.checkpoint.side_map import find_side_maps
+from drafter.checkpoint.tensor_files import TensorFiles
 from drafter.errors import CheckpointError, DrafterError
 from drafter.files.find import CONFIGS, Found
 from drafter.files.json_file import read_json
@@ -22,7 +32,12 @@ from drafter.files.stored import StoredTensor
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """`tensors` by canonical name, unread; `written_names` leads back to the names in the file."""
+    """`tensors` by canonical name, unread; each one's own `name` is the one in the file.
+
+    `expected` are those that the forward reads, `missing` says who supplies each that is not there, `unused` why each
+    of the others is left, `misshapen` which have another shape than the config gives them. `scales` are those of fp8
+    weights, by the weight's name; `quantised` names a layout that cannot be read.
+    """
 
     path: Path
     name: str
@@ -31,10 +46,15 @@ class Checkpoint:
     disagreements: tuple[Disagreement, ...]
     tensors: dict[str, StoredTensor]
     fc_inputs: int
-    missing: tuple[str, ...]
-    unused: tuple[str, ...]
+    missing: dict[str, str]
+    unused: dict[str, str]
     warnings: tuple[str, ...]
     metrics: dict[str, Any]
+    expected: tuple[str, ...] = ()
+    misshapen: dict[str, str] = field(default_factory=dict)
+    scales: dict[str, StoredTensor] = field(default_factory=dict)
+    block_size: tuple[int, int] | None = None
+    quantised: str = ""
 
     @property
     def run_config(self) -> DrafterConfig:
@@ -46,12 +66,14 @@ class Checkpoint:
         return bool(self.tensors)
 
     @property
+    def fatal(self) -> tuple[str, ...]:
+        """Missing tensors that nobody else has."""
+        return tuple(name for name, source in self.missing.items() if source == NOBODY)
+
+    @property
     def draft_vocab_size(self) -> int:
         """Rows of the drafter's head: what it can say."""
-        head = self.tensors.get("lm_head.weight")
-        if head is not None:
-            return head.shape[0]
-        return self.config.draft_vocab_size or self.config.vocab_size
+        return _head_rows(self.tensors, self.config)
 
     @property
     def weight_bytes(self) -> int:
@@ -59,30 +81,41 @@ class Checkpoint:
 
     @property
     def dtype(self) -> str:
-        """The stored dtype of fc, the tensor that every EAGLE-3 drafter has."""
-        fc = self.tensors.get("fc.weight")
-        return fc.dtype if fc is not None else "none"
+        """The stored dtype of a large matrix that the drafter has."""
+        names = ("fc.weight", "layers.0.mlp.down_proj.weight")
+        return next((self.tensors[name].dtype for name in names if name in self.tensors), "none")
 
 
 def open_checkpoint(found: Found) -> Checkpoint:
-    """Open what the search found; headers and JSON only.
+    """Open what the search found; headers and JSON only, of torch files their structure.
 
     Raises CheckpointError when it is not an EAGLE-3 drafter or its files contradict each other, FileError for files
     that cannot be read.
     """
     folder = found.path if found.path.is_dir() else found.path.parent
-    config, trained, differing, problems = read_configs(folder)
-    index = folder / INDEX
-    files = TensorFiles([], index) if index.is_file() and found.path.is_dir() else TensorFiles(found.weights)
-    tensors = by_canonical_name(files.all())
-    config, warnings = _fit_to_weights(config, tensors)
+    files = TensorFiles(found.weights, found.index)
+    files.keep_the_drafter()
+    written = files.all()
+    tensors = by_canonical_name(written)
+    config_folder = found.config.parent if found.config is not None else folder
+    clues = _clues(written, tensors, files, folder)
+    config, trained, differing, problems = read_configs(config_folder, clues, found.config)
+    warnings = [*problems, *_about_files(files, folder, config_folder)]
+
+    config, said = fit_to_weights(config, tensors)
+    warnings += [*config.warnings, *said]
     if trained is not None:
-        trained, more = _fit_to_weights(trained, tensors)
-        warnings += [warning for warning in more if warning not in warnings]
+        trained, more = fit_to_weights(trained, tensors)
+        warnings += [warning for warning in (*trained.warnings, *more) if warning not in warnings]
     run = trained or config
-    inputs = _fc_inputs(run, tensors)
-    needed = expected(run.num_layers) + _norms_asked_for(run, inputs) if tensors else []
-    optional = {"embed_tokens.weight", "lm_head.weight", "d2t", "t2d", *_optional(run)}
+    tensors = split_fused(tensors, run)
+    inputs = fc_inputs(run, tensors)
+    rows = _head_rows(tensors, run)
+    if tensors and "d2t" not in tensors and rows != run.vocab_size:
+        warnings += _take_side_map(tensors, folder, rows)
+    scales = find_scales(tensors)
+    listed = take_inventory(run, inputs, tensors, {_canonical_scale(name, s) for name, s in scales.items()})
+    warnings += [*listed.warnings, *_about_tensors(run, tensors, rows)]
     return Checkpoint(
         path=found.path,
         name=found.name,
@@ -91,26 +124,111 @@ def open_checkpoint(found: Found) -> Checkpoint:
         disagreements=tuple(differing),
         tensors=tensors,
         fc_inputs=inputs,
-        missing=tuple(name for name in needed if name not in tensors),
-        unused=tuple(name for name in tensors if name not in needed and name not in optional),
-        warnings=(*problems, *warnings),
-        metrics=_side_file(folder / "val_metrics.json"),
+        missing=listed.missing,
+        unused=listed.unused,
+        warnings=tuple(dict.fromkeys(warnings)),
+        metrics=_metrics(folder),
+        expected=listed.expected,
+        misshapen=misshapen(run, inputs, rows, tensors),
+        scales=scales,
+        block_size=_block_size(config_folder),
+        quantised=refused_layout(tensors),
     )
 
 
-def read_configs(folder: Path) -> tuple[DrafterConfig, DrafterConfig | None, list[Disagreement], list[str]]:
-    """The configured normal form, the trained one where a second file holds it, where they differ, and warnings."""
+def read_configs(
+    folder: Path, clues: Clues = NO_CLUES, config: Path | None = None
+) -> tuple[DrafterConfig, DrafterConfig | None, list[Disagreement], list[str]]:
+    """The configured normal form, the trained one where a second file holds it, where they differ, and warnings.
+
+    `config` is the file to read where it has none of the two usual names.
+    """
     present = [folder / name for name in CONFIGS if (folder / name).is_file()]
+    if config is not None and config not in present:
+        present = [config]
     if not present:
         raise CheckpointError("no config", expected="config.json", where=folder)
-    config = read_config(read_json(present[0]), present[0].name)
+    read = read_config(read_json(present[0]), present[0].name, clues)
     if len(present) == 1:
-        return config, None, [], []
+        return read, None, [], []
     try:
-        trained = read_config(read_json(present[1]), present[1].name)
+        trained = read_config(read_json(present[1]), present[1].name, clues)
     except DrafterError as error:
-        return config, None, [], [f"what training wrote is not known: {error}"]
-    return config, trained, disagreements(config, trained, present[1].name), []
+        return read, None, [], [f"what training wrote is not known: {error}"]
+    return read, trained, disagreements(read, trained, present[1].name), []
+
+
+def _clues(
+    written: Mapping[str, StoredTensor], tensors: Mapping[str, StoredTensor], files: TensorFiles, folder: Path
+) -> Clues:
+    try:
+        beside = frozenset(os.listdir(folder))
+    except OSError:
+        beside = frozenset()
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    return Clues(shapes, frozenset(written), files.metadata, beside, files.state_keys)
+
+
+def _about_files(files: TensorFiles, folder: Path, config_folder: Path) -> list[str]:
+    said = [f"{path.name} is not read: it holds no whole drafter" for path in files.unread]
+    if config_folder != folder:
+        said.append(f"the config is that of the folder above ({config_folder.name})")
+    return said
+
+
+def _take_side_map(tensors: dict[str, StoredTensor], folder: Path, rows: int) -> list[str]:
+    """Put the nearest map beside the weights in their place, and say so."""
+    maps = find_side_maps(folder, rows)
+    if not maps:
+        return []
+    nearest = maps[0]
+    tensors["d2t"] = nearest.d2t
+    if nearest.t2d is not None and "t2d" not in tensors:
+        tensors["t2d"] = nearest.t2d
+    more = f"; {len(maps) - 1} more there" if len(maps) > 1 else ""
+    return [
+        f"the weights have no d2t: taken from {nearest.source.name} beside them{more}; a server that reads only the "
+        "weights maps nothing (vLLM takes the first ids)"
+    ]
+
+
+def _about_tensors(config: DrafterConfig, tensors: Mapping[str, StoredTensor], rows: int) -> list[str]:
+    said = []
+    if config.tie_lm_head and "lm_head.weight" in tensors:
+        said.append(
+            f"tie_word_embeddings is true, but the checkpoint has its own lm_head of {rows} rows, which is taken: "
+            "SGLang drops it and reads the embedding's first rows instead"
+        )
+    embed = tensors.get("embed_tokens.weight")
+    if embed is not None and embed.shape and embed.shape[0] != config.vocab_size:
+        said.append(f"embed_tokens has {embed.shape[0]} rows, the config says vocab_size {config.vocab_size}")
+    base = base_warning(config, tensors)
+    return [*said, base] if base else said
+
+
+def _head_rows(tensors: Mapping[str, StoredTensor], config: DrafterConfig) -> int:
+    head = tensors.get("lm_head.weight")
+    if head is not None and head.shape:
+        return head.shape[0]
+    return config.draft_vocab_size or config.vocab_size
+
+
+def _canonical_scale(weight: str, scale: StoredTensor) -> str:
+    return f"{weight.removesuffix('weight')}{canonical(scale.name).rpartition('.')[2]}"
+
+
+def _block_size(folder: Path) -> tuple[int, int] | None:
+    return block_size(_side_file(folder / CONFIGS[0]))
+
+
+def _metrics(folder: Path) -> dict[str, Any]:
+    """What training measured: speculators' file in the folder, or SpecForge's beside the step that it is about."""
+    own = _side_file(folder / "val_metrics.json")
+    if own:
+        return own
+    run, _, step = folder.name.rpartition("-step")
+    best = _side_file(folder.parent / f"{run}.best_meta.json") if run and step.isdecimal() else {}
+    return best if str(best.get("step")) == step else {}
 
 
 def _side_file(path: Path) -> dict[str, Any]:
@@ -118,59 +236,3 @@ def _side_file(path: Path) -> dict[str, Any]:
         return read_json(path) if path.is_file() else {}
     except DrafterError:
         return {}  # a note beside the checkpoint, never a reason not to open it
-
-
-def _fc_inputs(config: DrafterConfig, tensors: dict[str, StoredTensor]) -> int:
-    fc = _matrix(tensors, "fc.weight")
-    if fc is None:
-        return len(config.aux_ids) if config.aux_ids else 3
-    if fc.shape[0] != config.hidden_size or not fc.shape[1] or fc.shape[1] % config.target_hidden_size:
-        raise CheckpointError(
-            f"fc.weight is {list(fc.shape)}",
-            expected=f"[{config.hidden_size}, A * {config.target_hidden_size}]",
-            where=fc.path,
-        )
-    return fc.shape[1] // config.target_hidden_size
-
-
-def _matrix(tensors: dict[str, StoredTensor], name: str) -> StoredTensor | None:
-    stored = tensors.get(name)
-    if stored is not None and len(stored.shape) != 2:
-        raise CheckpointError(f"{name} is {list(stored.shape)}", expected="two dimensions", where=stored.path)
-    return stored
-
-
-def _fit_to_weights(config: DrafterConfig, tensors: dict[str, StoredTensor]) -> tuple[DrafterConfig, list[str]]:
-    """Where a default of the config contradicts the weights, the weights are right; a key that does is an error."""
-    warnings: list[str] = []
-    q = _matrix(tensors, "layers.0.self_attn.q_proj.weight")
-    if q is not None and config.attention == "gqa" and q.shape[0] != config.num_heads * config.head_dim:
-        head_dim, rest = divmod(q.shape[0], config.num_heads)
-        stated = config.evidence.get("head_dim")
-        if rest or (stated is not None and not stated.is_default):
-            raise CheckpointError(
-                f"q_proj has {q.shape[0]} rows",
-                expected=f"{config.num_heads} heads of {config.head_dim}, as the config says",
-                where=q.path,
-            )
-        note = Evidence("weights", "q_proj rows / num_attention_heads", head_dim)
-        config = replace(config, head_dim=head_dim, evidence={**config.evidence, "head_dim": note})
-        warnings.append(f"head_dim {head_dim} taken from the weights: the config states none")
-    head = _matrix(tensors, "lm_head.weight")
-    if head is not None and config.draft_vocab_size is not None and head.shape[0] != config.draft_vocab_size:
-        warnings.append(f"lm_head has {head.shape[0]} rows, the config says draft_vocab_size {config.draft_vocab_size}")
-    return config, warnings
-
-
-def _norms_asked_for(config: DrafterConfig, inputs: int) -> list[str]:
-    names = ["input_norm.weight"] if config.norm_before_fc else []
-    return names + [f"fc_norm.{i}.weight" for i in range(inputs) if config.fc_norm]
-
-
-def _optional(config: DrafterConfig) -> set[str]:
-    used = set()
-    for layer in range(config.num_layers):
-        used |= {f"layers.{layer}.self_attn.{p}_proj.bias" for p in "qkvo"}
-        used |= {f"layers.{layer}.self_attn.{p}_norm.weight" for p in "qk"}
-        used |= {f"layers.{layer}.mlp.{p}_proj.bias" for p in ("gate", "up", "down")}
-    return used | {"fc.bias"}

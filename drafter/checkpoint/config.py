@@ -30,11 +30,40 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Rope:
-    """Rotary embedding: `base`, HF `rope_type`, its parameters, and whether pairs are interleaved."""
+    """Rotary embedding: `base`, HF `rope_type` with its parameters, and whether pairs are interleaved.
+
+    Hashable, because a Wiring holds one and results are kept by wiring: make it with `of` from a config's table.
+    """
 
     base: float
     type: str = "default"
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parameters: tuple[tuple[str, Any], ...] = ()
+    interleaved: bool = False
+
+    @classmethod
+    def of(cls, base: float, type: str, table: Mapping[str, Any], interleaved: bool = False) -> Rope:
+        return cls(base, type, tuple(sorted((str(k), _frozen(v)) for k, v in table.items())), interleaved)
+
+    def get(self, key: str) -> Any:
+        """The parameter `key` of the config's table, None where it has none."""
+        return dict(self.parameters).get(key)
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return tuple(sorted((str(k), _frozen(v)) for k, v in value.items()))
+    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
+
+
+@dataclass(frozen=True)
+class Mla:
+    """Sizes of multi-head latent attention (DeepSeek, Kimi); `q_lora_rank` None: q_proj is not factored."""
+
+    q_lora_rank: int | None
+    kv_lora_rank: int
+    qk_nope_head_dim: int
+    qk_rope_head_dim: int
+    v_head_dim: int
 
 
 @dataclass(frozen=True)
@@ -69,7 +98,20 @@ class DrafterConfig:
     sliding_window: int | None
     max_positions: int | None
     verifier: str
+    mla: Mla | None = None
+    final_norm: bool = True  # whether `norm` stands before lm_head
+    double_norm: bool = False  # whether the hidden passes input_layernorm before hidden_norm, as ModelOpt trains
+    parallel: bool = False  # P-EAGLE: all depths in one pass, from mask tokens
+    mask_token_id: int | None = None
+    logit_scale: float = 1.0
+    stated_rope: Rope = Rope(10000.0)  # what a server reads; `rope` is what training used
+    full_layers: tuple[int, ...] = ()  # layers that see everything where the others have the sliding window
     evidence: Mapping[str, Evidence] = field(repr=False, default_factory=dict)
+    warnings: tuple[str, ...] = field(repr=False, compare=False, default=())
+
+    def window_of(self, layer: int) -> int | None:
+        """The sliding window of one layer, None where it sees everything."""
+        return None if layer in self.full_layers else self.sliding_window
 
     @property
     def aux_depths(self) -> tuple[int, ...] | None:
@@ -80,7 +122,7 @@ class DrafterConfig:
 
     def items(self) -> list[tuple[str, Any, Evidence | None]]:
         """Every field with its evidence, in the order of the definition."""
-        skip = {"evidence"}
+        skip = {"evidence", "warnings"}
         return [(f.name, getattr(self, f.name), self.evidence.get(f.name)) for f in fields(self) if f.name not in skip]
 
 
@@ -101,6 +143,7 @@ class Fields:
     def __init__(self, table: Mapping[str, Any], source: str) -> None:
         self.table, self.source = table, source
         self.evidence: dict[str, Evidence] = {}
+        self.warnings: list[str] = []
 
     def raw(self, key: str) -> Any:
         value: Any = self.table
@@ -166,7 +209,8 @@ def finite(value: Any) -> float | None:
 
 def disagreements(configured: DrafterConfig, trained: DrafterConfig, other_source: str) -> list[Disagreement]:
     """Fields whose values differ between the two; layer ids are compared as depths."""
-    skip = {"dialect", "producer", "architecture", "evidence", "verifier", "id_convention", "aux_ids", "sliding_window"}
+    skip = {"dialect", "producer", "architecture", "evidence", "warnings", "verifier", "id_convention", "aux_ids"}
+    skip |= {"sliding_window", "full_layers", "stated_rope"}
     found = []
     here = configured.evidence.get("hidden_size", Evidence("config.json", "", None)).source
     for item in fields(configured):

@@ -1,51 +1,61 @@
-"""Which dialect a config is written in; each dialect has its own reader."""
+"""Which dialect a config is written in; each dialect has its own reader, asked in this order."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
+from drafter.checkpoint import (
+    dialect_angelslim,
+    dialect_modelopt,
+    dialect_nemo,
+    dialect_safeailab,
+    dialect_specforge,
+    dialect_speculators,
+    dialect_torchspec,
+    dialect_vllm,
+    flat,
+)
+from drafter.checkpoint.clues import NO_CLUES, Clues, Mark, architecture
 from drafter.checkpoint.config import DrafterConfig, Fields
-from drafter.checkpoint.flat import read_flat
-from drafter.checkpoint.nested import read_nested
+from drafter.checkpoint.other_models import refuse_other_models
 from drafter.errors import CheckpointError
 
-OTHER_SPECULATORS = {
-    "eagle": "an EAGLE-1/2 drafter",
-    "dflash": "a DFlash drafter",
-    "mtp": "a multi-token-prediction head",
-    "medusa": "Medusa heads",
-    "peagle": "a P-EAGLE (parallel) drafter",
-    "mlp_speculator": "an MLP speculator",
-}
-FLAT_ARCHITECTURES = ("LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM")
+
+class Dialect(Protocol):
+    """One module a dialect: does it recognise a config, and by what mark; its reading."""
+
+    def recognise(self, table: Mapping[str, Any], clues: Clues) -> Mark | None: ...
+
+    def read(self, fields: Fields, clues: Clues, mark: Mark) -> DrafterConfig: ...
 
 
-def read_config(table: Mapping[str, Any], source: str) -> DrafterConfig:
-    """The normal form of one config file.
+# a producer's own marks first, then class names that several share, then the layout alone
+DIALECTS: tuple[Dialect, ...] = (
+    dialect_speculators,
+    dialect_nemo,
+    dialect_torchspec,
+    dialect_angelslim,
+    dialect_modelopt,
+    dialect_specforge,
+    dialect_vllm,
+    dialect_safeailab,
+    flat,
+)
+
+
+def read_config(table: Mapping[str, Any], source: str, clues: Clues = NO_CLUES) -> DrafterConfig:
+    """The normal form of one config file, with what lies beside it as clues to its producer.
 
     Raises CheckpointError when it is no EAGLE-3 drafter's config, naming what it is instead.
     """
-    kind = table.get("speculators_model_type")
-    if kind is not None and kind != "eagle3":
-        what = OTHER_SPECULATORS.get(str(kind), "another speculator")
-        said = f"{what} (speculators_model_type {kind!r:.60})"
-        raise CheckpointError(said, expected="an EAGLE-3 drafter", where=source)
-    if kind == "eagle3" or ("speculators_config" in table and "transformer_layer_config" in table):
-        return read_nested(Fields(table, source))
-    architecture = _architecture(table)
-    if architecture.lower().startswith("peagle"):
-        said = f"{OTHER_SPECULATORS['peagle']} ({architecture})"
-        raise CheckpointError(said, expected="an EAGLE-3 drafter", where=source)
-    if architecture in FLAT_ARCHITECTURES or "eagle_config" in table or "draft_vocab_size" in table:
-        return read_flat(Fields(table, source))
+    refuse_other_models(table, clues, source)
+    for dialect in DIALECTS:
+        mark = dialect.recognise(table, clues)
+        if mark is not None:
+            return dialect.read(Fields(table, source), clues, mark)
     raise CheckpointError(
-        f"the config of {architecture or table.get('model_type') or 'an unnamed model'!r}",
-        expected=f"an EAGLE-3 drafter ({', '.join(FLAT_ARCHITECTURES)}, or speculators_model_type 'eagle3')",
+        f"the config of {architecture(table) or table.get('model_type') or 'an unnamed model'!r}",
+        expected=f"an EAGLE-3 drafter ({', '.join(flat.ARCHITECTURES)}, or speculators_model_type 'eagle3')",
         where=source,
     )
-
-
-def _architecture(table: Mapping[str, Any]) -> str:
-    names = table.get("architectures")
-    return str(names[0]) if isinstance(names, list) and names else ""

@@ -5,10 +5,12 @@ Imports no torch: a checkpoint is opened and logged before torch is there.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from drafter.checkpoint.checkpoint import Checkpoint
+from drafter.checkpoint.config import Mla
 
 if TYPE_CHECKING:
     from drafter.checkpoint.target import TargetFolder
@@ -59,8 +61,11 @@ def facts_json(checkpoint: Checkpoint, vocab: VocabMap | None) -> dict[str, Any]
             {"name": name, "written": t.name, "dtype": t.dtype, "shape": list(t.shape), "bytes": t.nbytes}
             for name, t in checkpoint.tensors.items()
         ],
-        "missing": list(checkpoint.missing),
-        "unused": list(checkpoint.unused),
+        "expected": list(checkpoint.expected),
+        "missing": dict(checkpoint.missing),
+        "unused": dict(checkpoint.unused),
+        "misshapen": dict(checkpoint.misshapen),
+        "quantised": checkpoint.quantised,
         "warnings": list(checkpoint.warnings),
         "vocab_map": None if vocab is None else vocab_json(vocab),
         "metrics": checkpoint.metrics,
@@ -104,7 +109,9 @@ def target_json(target: TargetFolder | None, why: str) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if hasattr(value, "base") and hasattr(value, "type"):
-        return {"type": value.type, "base": value.base, **dict(value.parameters)}
+        return {"type": value.type, "base": value.base, "interleaved": value.interleaved, **dict(value.parameters)}
+    if isinstance(value, Mla):
+        return asdict(value)
     if isinstance(value, tuple):
         return list(value)
     return str(value) if isinstance(value, Path) else value

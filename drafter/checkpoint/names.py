@@ -13,18 +13,24 @@ _LEGACY_FC_NORM = {"aux_norm_low": "fc_norm.0", "aux_norm_mid": "fc_norm.1", "au
 
 
 def canonical(name: str) -> str:
-    """The normal form of one tensor name."""
+    """The normal form of one tensor name, but for what depends on the other names (see `by_canonical_name`)."""
     for prefix in _PREFIXES:
         name = name.removeprefix(prefix)
     name = re.sub(r"^midlayer\.(\d+)\.", r"layers.\1.", name)
     name = re.sub(r"^midlayer\.", "layers.0.", name)
     for old, new in _LEGACY_FC_NORM.items():
         name = re.sub(rf"^{old}\.", f"{new}.", name)
+    if name.endswith((".d2t", ".t2d")):
+        return name[-3:]
     return name
 
 
 def by_canonical_name(tensors: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
-    """`tensors` under their canonical names. Raises CheckpointError when two of them get the same one."""
+    """`tensors` under their canonical names. Raises CheckpointError when two of them get the same one.
+
+    The norm before a layer >= 1 is `input_layernorm` here; where only SGLang's name for it, `hidden_norm`, is written,
+    that one is taken.
+    """
     found: dict[str, StoredTensor] = {}
     for name, tensor in tensors.items():
         normal = canonical(name)
@@ -35,17 +41,16 @@ def by_canonical_name(tensors: Mapping[str, StoredTensor]) -> dict[str, StoredTe
                 where=tensor.path,
             )
         found[normal] = tensor
-    return found
+    return {_later_norm(name, found): tensor for name, tensor in found.items()}
 
 
-def expected(num_layers: int) -> list[str]:
-    """What the forward of a plain GQA drafter needs, but for the embedding and the head."""
-    names = ["fc.weight", "norm.weight"]
-    for layer in range(num_layers):
-        names += [f"layers.{layer}.input_layernorm.weight"] + (
-            [f"layers.{layer}.hidden_norm.weight"] if layer == 0 else []
-        )
-        names += [f"layers.{layer}.self_attn.{p}_proj.weight" for p in "qkvo"]
-        names += [f"layers.{layer}.post_attention_layernorm.weight"]
-        names += [f"layers.{layer}.mlp.{p}_proj.weight" for p in ("gate", "up", "down")]
-    return names
+def _later_norm(name: str, names: Mapping[str, StoredTensor]) -> str:
+    match = re.fullmatch(r"layers\.0*[1-9]\d*\.hidden_norm\.weight", name)
+    other = name.replace("hidden_norm", "input_layernorm")
+    return other if match and other not in names else name
+
+
+def layer_of(name: str) -> int | None:
+    """The layer that a canonical name belongs to."""
+    match = re.match(r"layers\.(\d{1,6})\.", name)
+    return int(match.group(1)) if match else None

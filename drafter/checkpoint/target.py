@@ -54,9 +54,11 @@ def open_target(path: Path) -> TargetFolder:
     text = config.get("text_config")
     inner: dict[str, Any] = {**config, **text} if isinstance(text, dict) else config
     files = TensorFiles.of_folder(path)
-    embed = next((t for t in (files.ending(name) for name in _EMBEDDINGS) if t is not None), None)
+    vocab, width = _size(inner, "vocab_size", path), _size(inner, "hidden_size", path)
+    # a vision tower's table ends in the same name and has another shape
+    embed = next((t for t in (files.ending(name, (vocab, width)) for name in _EMBEDDINGS) if t is not None), None)
     tied = inner.get("tie_word_embeddings") is True
-    head = files.ending("lm_head.weight")
+    head = files.ending("lm_head.weight", (vocab, width))
     norm = files.ending("model.norm.weight") or files.ending("norm.weight")
     for tensor, dimensions in ((embed, 2), (head, 2), (norm, 1)):
         if tensor is not None and (len(tensor.shape) != dimensions or not tensor.numel):
@@ -65,8 +67,8 @@ def open_target(path: Path) -> TargetFolder:
         path=path,
         model_type=str(inner.get("model_type", "")),
         num_layers=_size(inner, "num_hidden_layers", path),
-        hidden_size=_size(inner, "hidden_size", path),
-        vocab_size=_size(inner, "vocab_size", path),
+        hidden_size=width,
+        vocab_size=vocab,
         rms_norm_eps=_epsilon(inner, path),
         embed=embed,
         head=embed if head is None and tied else head,

@@ -1,8 +1,9 @@
 """Chains of K drafts from many rows at once: step k of all rows is one pass.
 
 Row t at step k takes the token x[t+1+k], stands at position t + k, and sees the step-0 keys of rows <= t and its own
-keys of steps 1..k. Fed the sample's tokens (teacher-forced) this is the trainers' training-time test; fed its own
-drafts it is what a server does from that row, and up to the first miss the two are equal.
+keys of steps 1..k, in every layer. Fed the sample's tokens (teacher-forced) this is the trainers' training-time test;
+fed its own drafts it is what a server does from that row, and up to the first miss the two are equal. A sliding window
+is a server's in both: it moves on with the draft, where a trainer's stays at row t.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import torch
 from torch import Tensor
 
 from drafter.drafting.context import BLOCK, Context, SampleRun
-from drafter.errors import SampleError
-from drafter.model.drafter import TokenHalf
+from drafter.model.attention import Seen
+from drafter.model.drafter import Eagle3Drafter
+from drafter.model.layer import LayerInput, Place
+from drafter.model.projection import TokenHalf
 from drafter.wiring import Ordering, Wiring
 
 Poll = Callable[[], None]
@@ -35,51 +38,46 @@ def draft_steps(
 ) -> Iterator[Step]:
     """The K = `depth` steps of the ascending `rows` [n] (on the CPU), one block.
 
-    Teacher-forced rows end where the sample's tokens end: step k has the rows with t + 1 + k <= T - 1.
+    Teacher-forced rows end where the sample's tokens end: step k has the rows with t + 1 + k <= T - 1. A parallel
+    drafter is fed no tokens: its rows go on, and both ways are one.
     """
-    drafter, device = run.drafter, run.drafter.placement.device
-    _check_window(run, int(rows[-1]) + depth)
-    here = rows.to(device)
-    row = run.row_input(context, here)
-    tokens = run.tokens.take(here)
-    nk, hd = drafter.config.num_kv_heads, drafter.config.head_dim
-    own_k = own_v = row.normed.new_empty(len(rows), 0, nk, hd)  # [n, j, nk, hd]
+    drafter, wiring, parallel = run.drafter, context.wiring, run.drafter.config.parallel
+    here = rows.to(drafter.placement.device)
+    given, seen = run.given(context, here), context.seen(len(rows))
     for k in range(depth):
         poll()
-        positions = here + k
-        if k:
-            key, value = drafter.keys_values(row.normed, tokens, positions)
-            own_k, own_v = torch.cat([own_k, key[:, None]], 1), torch.cat([own_v, value[:, None]], 1)
-        q = drafter.queries(row.normed, tokens, positions)
-        hidden = drafter.layer(row, q, here, context.keys, context.values, own_k, own_v)  # [n, H]
-        logits = drafter.logits(hidden)  # [n, D]
+        hidden, seen = _forward(drafter, given, run.place(here, k, wiring), seen, k)
+        logits = drafter.logits(hidden, wiring)  # [n, D]
         yield Step(k, rows, logits)
         if k + 1 == depth:
             return
-        keep = len(rows) if own_tokens else int((rows + 2 + k <= run.sample.length - 1).sum())
+        keep = len(rows) if own_tokens or parallel else int((rows + 2 + k <= run.sample.length - 1).sum())
         if keep == 0:
             return
-        rows, here, own_k, own_v = rows[:keep], here[:keep], own_k[:keep], own_v[:keep]
-        row = drafter.row_input(drafter.feedback(hidden[:keep], context.wiring), context.wiring)
-        tokens = _next_tokens(run, here, k + 1, logits[:keep] if own_tokens else None)
+        rows, here, seen = rows[:keep], here[:keep], [layer.head(keep) for layer in seen]
+        if parallel:
+            given = run.masked(keep, wiring)
+        else:
+            tokens = _next_tokens(run, here, k + 1, wiring, logits[:keep] if own_tokens else None)
+            given = drafter.first_input(drafter.feedback(hidden[:keep], wiring), tokens, wiring)
 
 
-def _check_window(run: SampleRun, positions: int) -> None:
-    """Within its window a sliding-window drafter is one with full attention; past it, it is not computed here."""
-    window = run.drafter.config.sliding_window
-    if window is not None and positions > window:
-        raise SampleError(
-            f"sliding-window attention over {window} tokens at token {positions}",
-            expected="rows within the window, the only ones that this version computes",
-            where=run.sample.path,
-            hint=f"use --rows {max(window - 64, 1)}",
-        )
+def _forward(
+    drafter: Eagle3Drafter, given: LayerInput, place: Place, seen: list[Seen], k: int
+) -> tuple[Tensor, list[Seen]]:
+    """h [n, H] after the last layer, and what is seen from now on: after step 0 each row's own keys join it."""
+    now, hidden = [], given.residual
+    for i, layer in enumerate(drafter.layers):
+        given = given if i == 0 else drafter.next_input(hidden, i)
+        now.append(seen[i].with_own(*layer.keys_values(given, place)) if k else seen[i])
+        hidden = layer.forward(given, place, now[i])
+    return hidden, now
 
 
-def _next_tokens(run: SampleRun, rows: Tensor, k: int, logits: Tensor | None) -> TokenHalf:
+def _next_tokens(run: SampleRun, rows: Tensor, k: int, wiring: Wiring, logits: Tensor | None) -> TokenHalf:
     if logits is None:
-        return run.tokens.take(rows + k)
-    return run.drafter.token_half(run.drafter.to_target(logits.argmax(-1)).cpu())
+        return run.tokens(wiring).take(rows + k)
+    return run.drafter.token_half(run.drafter.to_target(logits.argmax(-1), wiring), wiring)
 
 
 def draft_ids(

@@ -1,7 +1,7 @@
 """A sample as the drafter sees it: recorded states, the tokens' halves, and per ordering the committed context.
 
-Row t = 0..T-2 needs x[t+1], so a sample of T tokens has R = T - 1 rows. The context of an ordering (fc output, step-0
-keys and values) is filled block by block from row 0 on, only as far as somebody asks.
+Row t = 0..T-2 needs x[t+1], so a sample of T tokens has R = T - 1 rows. The context of an ordering (fc output, each
+layer's step-0 keys and values) is filled block by block from row 0 on, only as far as somebody asks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ import torch
 from torch import Tensor
 
 from drafter.errors import SampleError
-from drafter.model.drafter import Eagle3Drafter, RowInput, TokenHalf
+from drafter.model.attention import Seen, Window
+from drafter.model.drafter import Eagle3Drafter
+from drafter.model.layer import LayerInput, Place
+from drafter.model.projection import TokenHalf
 from drafter.sample.sample import Sample
 from drafter.wiring import Ordering, Wiring
 
@@ -25,45 +28,66 @@ MAX_SHARED = 1 << 30  # bytes of per-slot fc products kept for a sweep
 
 @dataclass
 class Context:
-    """Step-0 tensors of one ordering; rows 0..filled-1 are there. keys, values [R, nk, hd]; residual, normed [R, H]."""
+    """Step-0 tensors of one ordering; rows 0..filled-1 are there.
+
+    keys [R, nk, hd], values [R, nk, vd]: one of each for every layer; residual, normed [R, H]: before layer 0.
+    """
 
     ordering: Ordering
     wiring: Wiring
-    keys: Tensor
-    values: Tensor
+    keys: list[Tensor]
+    values: list[Tensor]
     residual: Tensor
     normed: Tensor
     filled: int = 0
 
     @property
     def nbytes(self) -> int:
-        return sum(t.numel() * t.element_size() for t in (self.keys, self.values, self.residual, self.normed))
+        return sum(t.numel() * t.element_size() for t in (*self.keys, *self.values, self.residual, self.normed))
+
+    def seen(self, rows: int) -> list[Seen]:
+        """What `rows` rows see at step 0, layer by layer."""
+        return [Seen.first(k, v, rows) for k, v in zip(self.keys, self.values, strict=True)]
 
 
 class SampleRun:
     """One sample on one drafter. Not thread-safe: one engine thread owns it."""
 
     def __init__(self, drafter: Eagle3Drafter, sample: Sample) -> None:
-        if sample.width != drafter.config.target_hidden_size:
+        if sample.width != drafter.fusion.width:
             raise SampleError(
                 f"recorded states are {sample.width} wide",
-                expected=f"{drafter.config.target_hidden_size}, the target width of the drafter",
+                expected=f"{drafter.fusion.width}, the target width of the drafter",
                 where=sample.path,
             )
         self.drafter, self.sample = drafter, sample
         self.rows = sample.length - 1
         self.ids = sample.ids
-        self._tokens: TokenHalf | None = None
+        self._tokens: dict[str, TokenHalf] = {}
+        self._masked: dict[Wiring, LayerInput] = {}
         self._states: dict[int, Tensor] = {}
         self._parts: dict[tuple[int, int], Tensor] = {}
         self._contexts: OrderedDict[tuple[Ordering, Wiring], Context] = OrderedDict()
 
-    @property
-    def tokens(self) -> TokenHalf:
+    def tokens(self, wiring: Wiring) -> TokenHalf:
         """The halves of x[1..T-1]: row t's token at step k is entry t + k."""
-        if self._tokens is None:
-            self._tokens = self.drafter.token_half(self.ids[1:])
-        return self._tokens
+        if wiring.embedding not in self._tokens:
+            self._tokens[wiring.embedding] = self.drafter.token_half(self.ids[1:], wiring)
+        return self._tokens[wiring.embedding]
+
+    def masked(self, rows: int, wiring: Wiring) -> LayerInput:
+        """What P-EAGLE feeds `rows` rows at any step >= 1."""
+        if wiring not in self._masked:
+            self._masked = {wiring: self.drafter.masked_input(wiring)}
+        return self._masked[wiring].repeat(rows)
+
+    def place(self, rows: Tensor, k: int, wiring: Wiring) -> Place:
+        """Where `rows` [n] (ascending, where the drafter runs) stand at step k."""
+        ahead = {"advance": k, "constant": 0, "late": k + 1 if k else 0}[wiring.positions]
+        rotary = self.drafter.rotary(wiring.rope, self.rows + k)
+        width = self.drafter.config.sliding_window
+        moved = k if wiring.window == "moving" else 0
+        return Place(rows, rows + ahead, rotary, None if width is None else Window(width, moved))
 
     def state(self, slot: int) -> Tensor:
         """[R, Ht] of a slot, where and as the drafter runs."""
@@ -83,46 +107,59 @@ class SampleRun:
         self._contexts.move_to_end(key)
         while context.filled < rows:
             poll()
-            self._fill(context, min(context.filled + BLOCK, self.rows))
+            if context.filled < rows:  # what ran in the poll may have filled it
+                self._fill(context, min(context.filled + BLOCK, self.rows))
         return context
 
     def _empty(self, ordering: Ordering, wiring: Wiring) -> Context:
-        c, placement = self.drafter.config, self.drafter.placement
+        drafter, placement = self.drafter, self.drafter.placement
 
         def empty(*shape: int) -> Tensor:
             return torch.empty(self.rows, *shape, device=placement.device, dtype=placement.dtype)
 
-        kv, width = (c.num_kv_heads, c.head_dim), c.hidden_size
-        return Context(ordering, wiring, empty(*kv), empty(*kv), empty(width), empty(width))
+        attention = [layer.attention for layer in drafter.layers]
+        keys, values = [empty(*a.key_shape) for a in attention], [empty(*a.value_shape) for a in attention]
+        width = drafter.config.hidden_size
+        return Context(ordering, wiring, keys, values, empty(width), empty(width))
 
     def _fill(self, context: Context, stop: int) -> None:
-        start = context.filled
-        rows = torch.arange(start, stop)
-        row = self.drafter.row_input(self._fused(context.ordering, start, stop), context.wiring)
-        where = rows.to(self.drafter.placement.device)
-        k, v = self.drafter.keys_values(row.normed, self.tokens.take(where), where)
-        # 0 * NaN is NaN: as a value it would reach earlier rows; as a key it spoils only its own row and later ones
-        bad = ~(k.isfinite() & v.isfinite()).flatten(1).all(1)[:, None, None]  # [n, 1, 1]
-        context.keys[start:stop] = k.masked_fill(bad, float("nan"))
-        context.values[start:stop] = v.masked_fill(bad, 0.0)
-        context.residual[start:stop], context.normed[start:stop] = row.residual, row.normed
+        """One more block: all layers up to the keys and values of the last."""
+        start, wiring, layers = context.filled, context.wiring, self.drafter.layers
+        rows = torch.arange(start, stop, device=self.drafter.placement.device)
+        place = self.place(rows, 0, wiring)
+        g = self._fused(context.ordering, start, stop)
+        given = self.drafter.first_input(g, self.tokens(wiring).take(rows), wiring)
+        context.residual[start:stop], context.normed[start:stop] = given.residual, given.normed
+        for i, layer in enumerate(layers):
+            self._store(context, i, start, *layer.keys_values(given, place))
+            if i + 1 < len(layers):
+                seen = Seen.first(context.keys[i], context.values[i], stop - start)
+                given = self.drafter.next_input(layer.forward(given, place, seen), i + 1)
         context.filled = stop
+
+    def _store(self, context: Context, layer: int, start: int, k: Tensor, v: Tensor) -> None:
+        # 0 * NaN is NaN: as a value it would reach earlier rows; as a key it spoils only its own row and later ones
+        bad = ~(k.isfinite().flatten(1).all(1) & v.isfinite().flatten(1).all(1))[:, None, None]  # [n, 1, 1]
+        context.keys[layer][start : start + len(k)] = k.masked_fill(bad, float("nan"))
+        context.values[layer][start : start + len(v)] = v.masked_fill(bad, 0.0)
 
     def _fused(self, ordering: Ordering, start: int, stop: int) -> Tensor:
         """fc of the ordering's states, rows start..stop-1: a sum of shared products where that is exact and fits."""
         if self.drafter.can_share_fc and self._shared_bytes() <= MAX_SHARED:
-            return self.drafter.fc_sum([self._part(slot, i)[start:stop] for i, slot in enumerate(ordering)])
-        return self.drafter.fuse([self.state(slot)[start:stop] for slot in ordering])
+            return self.drafter.fusion.total([self._part(slot, i)[start:stop] for i, slot in enumerate(ordering)])
+        return self.drafter.fusion([self.state(slot)[start:stop] for slot in ordering])
 
     def _shared_bytes(self) -> int:
         width = self.drafter.config.hidden_size
-        return len(self.sample.slots) * self.drafter.fc_inputs * self.rows * width * 4
+        return len(self.sample.slots) * self.drafter.fusion.inputs * self.rows * width * 4
 
     def _part(self, slot: int, position: int) -> Tensor:
         key = (slot, position)
         if key not in self._parts:
-            self._parts[key] = self.drafter.fc_part(self.state(slot), position)
+            self._parts[key] = self.drafter.fusion.part(self.state(slot), position)
         return self._parts[key]
 
-    def row_input(self, context: Context, rows: Tensor) -> RowInput:
-        return RowInput(context.residual[rows], context.normed[rows])
+    def given(self, context: Context, rows: Tensor) -> LayerInput:
+        """The step-0 input of `rows`, which are filled."""
+        tokens = self.tokens(context.wiring).take(rows)
+        return LayerInput(context.residual[rows], context.normed[rows], tokens)

@@ -25,7 +25,8 @@ class Prediction:
 
 @dataclass(frozen=True)
 class RowReadout:
-    """Step 0 of row t: `truth` is x[t+2] (None past the end); its rank is 1 for a hit, None outside the vocabulary."""
+    """Step 0 of row t: `truth` is x[t+2] (None past the end); its rank is 1 for a hit; None outside of the
+    draft vocabulary and where the logits are no numbers."""
 
     row: int
     fed: int
@@ -65,7 +66,7 @@ def read_rows(
     chosen = torch.tensor(rows)
     context = run.context(ordering, wiring, rows[-1] + 1, poll)
     step = next(draft_steps(run, context, chosen, 1, False, poll))
-    return _readouts(run, chosen, step.logits, top)
+    return _readouts(run, wiring, chosen, step.logits, top)
 
 
 def _check_rows(run: SampleRun, rows: list[int]) -> None:
@@ -83,11 +84,11 @@ def _ranked(logits: Tensor, top: int) -> tuple[Tensor, Tensor]:
     return values[:, :top], order[:, :top]
 
 
-def _readouts(run: SampleRun, rows: Tensor, logits: Tensor, top: int) -> list[RowReadout]:
-    vocab = run.drafter.vocab
+def _readouts(run: SampleRun, wiring: Wiring, rows: Tensor, logits: Tensor, top: int) -> list[RowReadout]:
+    vocab = run.drafter.vocab(wiring)
     total = logits.logsumexp(-1)  # [n]
     best, draft_ids = _ranked(logits, top)
-    ids, probs = run.drafter.to_target(draft_ids).tolist(), (best - total[:, None]).exp().tolist()
+    ids, probs = run.drafter.to_target(draft_ids, wiring).tolist(), (best - total[:, None]).exp().tolist()
     found = []
     for i, row in enumerate(rows.tolist()):
         truth = int(run.ids[row + 2]) if row + 2 < run.sample.length else None
@@ -95,8 +96,9 @@ def _readouts(run: SampleRun, rows: Tensor, logits: Tensor, top: int) -> list[Ro
         rank = prob = None
         if draft >= 0:
             own = logits[i, draft]
-            ahead = (logits[i] > own).sum() + (logits[i, :draft] == own).sum()
-            rank, prob = int(ahead) + 1, float((own - total[i]).exp())
+            if bool(total[i].isfinite()):  # among numbers that are none, nothing has a place
+                ahead = (logits[i] > own).sum() + (logits[i, :draft] == own).sum()
+                rank, prob = int(ahead) + 1, float((own - total[i]).exp())
         predictions = tuple(
             Prediction(r + 1, d, t, float(b), p)
             for r, (d, t, b, p) in enumerate(
@@ -121,7 +123,7 @@ def read_chain(
     links = []
     for step in draft_steps(run, context, torch.tensor([row]), depth, True, poll):
         best = step.logits[0].argmax()
-        token = int(run.drafter.to_target(best))
+        token = int(run.drafter.to_target(best, wiring))
         where = row + 2 + step.k
         truth = int(run.ids[where]) if where < run.sample.length else None
         prob = float((step.logits[0, best] - step.logits[0].logsumexp(-1)).exp())

@@ -15,7 +15,7 @@ from torch import Tensor
 from drafter.checkpoint.target import TargetFolder
 from drafter.checkpoint.vocab_map import VocabMap
 from drafter.model.device import Placement
-from drafter.model.drafter import rms_norm
+from drafter.model.norm import rms_norm
 from drafter.sample.sample import Sample
 
 ROWS = 256

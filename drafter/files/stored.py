@@ -8,11 +8,11 @@ torch is imported only when numbers are read, so listing works without it.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from drafter.errors import FileError, UnsafeFileError
 
@@ -103,18 +103,18 @@ class StoredTensor:
 
     def head(self, rows: int) -> StoredTensor:
         """The first `rows` rows: a view, nothing is read."""
-        return self._cut(0, rows)
+        return self.cut(0, rows)
 
     def read(self) -> torch.Tensor:
         """The whole tensor, as stored.
 
         Raises FileError when the file was replaced or cut since its header was read.
         """
-        return _read_all([self], self.path, self.stamp)[0]
+        return _read_all([self], self.path, self.stamp, _read_one)[0]
 
     def rows(self, start: int, stop: int) -> torch.Tensor:
         """Rows start..stop-1 of the first dimension, as stored."""
-        return self._cut(start, stop).read()
+        return self.cut(start, stop).read()
 
     def gather(self, indices: Sequence[int]) -> torch.Tensor:
         """Rows at `indices` of the first dimension, one read each: [len(indices), ...]."""
@@ -122,9 +122,11 @@ class StoredTensor:
 
         if not indices:
             return torch.empty((0, *self.shape[1:]), dtype=getattr(torch, DTYPES[self.dtype][0]))
-        return torch.cat(_read_all([self._cut(i, i + 1) for i in indices], self.path, self.stamp))
+        rows = [self.cut(i, i + 1) for i in indices]
+        return torch.cat(_read_all(rows, self.path, self.stamp, _read_one))
 
-    def _cut(self, start: int, stop: int) -> StoredTensor:
+    def cut(self, start: int, stop: int) -> StoredTensor:
+        """Rows start..stop-1 of the first dimension: a view, nothing is read."""
         if not 0 <= start <= stop <= self.shape[0]:
             raise FileError(f"rows {start}:{stop} of {self.name!r}", expected=f"0:{self.shape[0]}", where=self.path)
         return replace(
@@ -171,7 +173,17 @@ def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def _read_all(parts: Sequence[StoredTensor], path: Path, stamp: Stamp) -> list[torch.Tensor]:
+def read_bytes(part: StoredTensor) -> bytes:
+    """The bytes from the first to past the last element, for what is read before torch is there."""
+    return _read_all([part], part.path, part.stamp, lambda fd, one: bytes(_fill(fd, one)))[0]
+
+
+_T = TypeVar("_T")
+
+
+def _read_all(
+    parts: Sequence[StoredTensor], path: Path, stamp: Stamp, read_one: Callable[[int, StoredTensor], _T]
+) -> list[_T]:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
@@ -179,11 +191,22 @@ def _read_all(parts: Sequence[StoredTensor], path: Path, stamp: Stamp) -> list[t
     try:
         if Stamp.of(fd) != stamp:
             raise FileError("the file was changed or replaced since it was opened", where=path, hint="open it again")
-        return [_read_one(fd, part) for part in parts]
+        return [read_one(fd, part) for part in parts]
     except OSError as error:
         raise FileError(f"cannot read the file any more ({error.strerror})", where=path) from error
     finally:
         os.close(fd)
+
+
+def _fill(fd: int, part: StoredTensor) -> bytearray:
+    buffer = bytearray(part.span())
+    view, done = memoryview(buffer), 0
+    while done < len(buffer):
+        count = os.preadv(fd, [view[done : done + _READ_BYTES]], part.offset + done)
+        if count == 0:
+            raise FileError(f"the file ends inside of {part.name!r}", where=part.path, hint="it was cut while open")
+        done += count
+    return buffer
 
 
 def _read_one(fd: int, part: StoredTensor) -> torch.Tensor:
@@ -192,12 +215,5 @@ def _read_one(fd: int, part: StoredTensor) -> torch.Tensor:
     dtype = getattr(torch, DTYPES[part.dtype][0])
     if part.numel == 0:
         return torch.empty(part.shape, dtype=dtype)
-    buffer = bytearray(part.span())
-    view, done = memoryview(buffer), 0
-    while done < len(buffer):
-        count = os.preadv(fd, [view[done : done + _READ_BYTES]], part.offset + done)
-        if count == 0:
-            raise FileError(f"the file ends inside of {part.name!r}", where=part.path, hint="it was cut while open")
-        done += count
-    flat = torch.frombuffer(buffer, dtype=torch.uint8).view(dtype)
+    flat = torch.frombuffer(_fill(fd, part), dtype=torch.uint8).view(dtype)
     return flat.as_strided(part.shape, part.strides)

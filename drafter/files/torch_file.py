@@ -2,6 +2,7 @@
 
 The zip's entries are checked first (stored, not deflated; inside of the file), then torch's `weights_only` unpickler
 builds the structure on the meta device; every tensor in it becomes a `StoredTensor` that is read by position later.
+Files from before torch 1.6 are no zips: `legacy_torch` reads their structure in the same way.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from drafter.errors import FileError, UnsafeFileError
+from drafter.files.legacy_torch import MAGIC, TooLong, load_legacy
 from drafter.files.stored import DTYPES, Stamp, StoredTensor
 
 MAX_PICKLE = 1 << 26  # bytes of structure, without data; real files have some hundred
@@ -34,8 +36,11 @@ def read_torch_file(path: Path) -> Any:
     try:
         with path.open("rb") as file:
             stamp = Stamp.of(file.fileno())
-            _check_zip(path, file)
-            loaded = _load(path, file)
+            old = file.read(len(MAGIC)) == MAGIC
+            file.seek(0)
+            if not old:
+                _check_zip(path, file)
+            loaded = _load(path, file, old)
     except OSError as error:
         raise FileError(f"cannot read the file ({error.strerror})", where=path) from error
     return _Structure(path, stamp).convert(loaded, "")
@@ -43,13 +48,6 @@ def read_torch_file(path: Path) -> Any:
 
 def _check_zip(path: Path, file: BinaryIO) -> None:
     magic = file.read(4)
-    if magic[:2] == b"\x80\x02":
-        raise FileError(
-            "a torch file of the old, unindexed kind",
-            expected="the zip kind that torch.save has written since 1.6",
-            where=path,
-            hint="load and save it again with a current torch",
-        )
     if magic != b"PK\x03\x04":
         raise FileError(f"a file that begins with {magic!r}", expected="a torch.save file (PK\\x03\\x04)", where=path)
     try:
@@ -77,7 +75,7 @@ def _check_zip(path: Path, file: BinaryIO) -> None:
         raise FileError("a zip without data.pkl", expected="a torch.save file", where=path)
 
 
-def _load(path: Path, file: BinaryIO) -> Any:
+def _load(path: Path, file: BinaryIO, old: bool) -> Any:
     import pickle
 
     import torch
@@ -87,6 +85,8 @@ def _load(path: Path, file: BinaryIO) -> Any:
             warnings.simplefilter("ignore")
             # the file, not its path: of a name that ends in .safetensors torch makes another reader's business
             file.seek(0)
+            if old:
+                return load_legacy(file, _OFFSET, MAX_PICKLE)
             if meta_load_tells_offsets():
                 return torch.load(file, map_location="meta", weights_only=True)
             return load_as_fake(file)
@@ -97,6 +97,10 @@ def _load(path: Path, file: BinaryIO) -> Any:
             where=path,
             hint="nothing in it was run",
         ) from error
+    except TooLong as error:
+        raise UnsafeFileError(f"a structure of more than {MAX_PICKLE} bytes", where=path) from error
+    except FileError as error:
+        raise FileError(error.found, expected=error.expected, where=path, hint=error.hint) from error
     except OSError:
         raise
     except Exception as error:  # so does the unpickler

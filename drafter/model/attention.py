@@ -1,33 +1,83 @@
 """Attention of the training-time test: a row sees the step-0 keys of rows <= itself and its own later keys.
 
-The same pattern is chain drafting: the step-0 keys are the committed context, the later ones the drafts so far.
+The same pattern is chain drafting (the step-0 keys are the committed context, the later ones the drafts so far) and
+P-EAGLE's (its depths are the steps).
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 
-def attend(q: Tensor, rows: Tensor, keys: Tensor, values: Tensor, own_keys: Tensor, own_values: Tensor) -> Tensor:
-    """[n, nh * hd] of queries q [n, nh, hd] in the ascending `rows` [n].
+@dataclass(frozen=True)
+class Window:
+    """A sliding window: a key is seen only where it lies less than `width` places behind the query.
 
-    keys, values [R, nk, hd] are those of step 0; own_keys, own_values [n, j, nk, hd] those of steps 1..j of each row.
-    Softmax in float32, scale 1 / sqrt(hd).
+    Places are those of a server's cache, whatever the rotary positions are: a row's number, plus `step` for its own
+    keys of that step.
     """
+
+    width: int
+    step: int
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The keys and values of one layer: `keys`, `values` [R, nk, hd] of step 0, `own_keys`, `own_values`
+    [n, j, nk, hd] of steps 1..j of each row. A value may have another size than a key."""
+
+    keys: Tensor
+    values: Tensor
+    own_keys: Tensor
+    own_values: Tensor
+
+    @classmethod
+    def first(cls, keys: Tensor, values: Tensor, rows: int) -> Seen:
+        """What `rows` rows see at step 0: no keys of their own beside those of step 0."""
+        own = [x.new_empty(rows, 0, *x.shape[1:]) for x in (keys, values)]
+        return cls(keys, values, *own)
+
+    def with_own(self, keys: Tensor, values: Tensor) -> Seen:
+        """One step later: keys, values [n, nk, hd] of that step joined to each row's own."""
+        own = torch.cat([self.own_keys, keys[:, None]], 1), torch.cat([self.own_values, values[:, None]], 1)
+        return Seen(self.keys, self.values, *own)
+
+    def head(self, rows: int) -> Seen:
+        """The first `rows` rows alone."""
+        return Seen(self.keys, self.values, self.own_keys[:rows], self.own_values[:rows])
+
+
+def attend(q: Tensor, rows: Tensor, seen: Seen, scale: float, window: Window | None = None) -> Tensor:
+    """[n, nh * vd] of queries q [n, nh, hd] in the ascending `rows` [n]; softmax in float32."""
     n, nh, hd = q.shape
-    nk = keys.shape[1]
-    seen = int(rows[-1]) + 1
+    nk, vd = seen.values.shape[1:]
+    stop = int(rows[-1]) + 1
+    start = 0 if window is None else min(max(int(rows[0]) + window.step - window.width + 1, 0), stop)
+    keys, values = seen.keys[start:stop], seen.values[start:stop]  # [s, nk, hd], [s, nk, vd]
     grouped = q.view(n, nk, nh // nk, hd)  # query heads that share a key head lie together
     by_head = grouped.permute(1, 0, 2, 3).reshape(nk, n * (nh // nk), hd)
-    scores = torch.bmm(by_head, keys[:seen].permute(1, 2, 0))  # [nk, n * g, seen]
-    scores = scores.view(nk, n, nh // nk, seen).permute(1, 0, 2, 3).float()  # [n, nk, g, seen]
-    future = torch.arange(seen, device=q.device)[None, :] > rows[:, None]  # [n, seen]
-    scores = scores.masked_fill(future[:, None, None, :], float("-inf"))
-    own = torch.einsum("nkgd,njkd->nkgj", grouped, own_keys).float()  # [n, nk, g, j]
-    weights = torch.softmax(torch.cat([scores, own], dim=-1) * hd**-0.5, dim=-1).to(q.dtype)
-    past = weights[..., :seen].permute(1, 0, 2, 3).reshape(nk, n * (nh // nk), seen)
-    mixed = torch.bmm(past, values[:seen].permute(1, 0, 2))  # [nk, n * g, hd]
-    mixed = mixed.view(nk, n, nh // nk, hd).permute(1, 0, 2, 3)
-    mixed = mixed + torch.einsum("nkgj,njkd->nkgd", weights[..., seen:], own_values)
-    return mixed.reshape(n, nh * hd)
+    scores = torch.bmm(by_head, keys.permute(1, 2, 0))  # [nk, n * g, s]
+    scores = scores.view(nk, n, nh // nk, stop - start).permute(1, 0, 2, 3).float()  # [n, nk, g, s]
+    scores = scores.masked_fill(_hidden(rows, start, stop, window)[:, None, None, :], float("-inf"))
+    own = torch.einsum("nkgd,njkd->nkgj", grouped, seen.own_keys).float()  # [n, nk, g, j]
+    if window is not None:
+        behind = window.step - torch.arange(1, own.shape[-1] + 1, device=q.device)  # [j]
+        own = own.masked_fill(behind >= window.width, float("-inf"))
+    weights = torch.softmax(torch.cat([scores, own], dim=-1) * scale, dim=-1).to(q.dtype)
+    past = weights[..., : stop - start].permute(1, 0, 2, 3).reshape(nk, n * (nh // nk), stop - start)
+    mixed = torch.bmm(past, values.permute(1, 0, 2))  # [nk, n * g, vd]
+    mixed = mixed.view(nk, n, nh // nk, vd).permute(1, 0, 2, 3)
+    mixed = mixed + torch.einsum("nkgj,njkd->nkgd", weights[..., stop - start :], seen.own_values)
+    return mixed.reshape(n, nh * vd)
+
+
+def _hidden(rows: Tensor, start: int, stop: int, window: Window | None) -> Tensor:
+    """[n, stop - start] bool: the step-0 keys of rows start..stop-1 that a row does not see."""
+    keys = torch.arange(start, stop, device=rows.device)[None, :]
+    future = keys > rows[:, None]
+    if window is None:
+        return future
+    return future | (rows[:, None] + window.step - keys >= window.width)

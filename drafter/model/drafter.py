@@ -1,174 +1,142 @@
-"""Eagle3Drafter: the forward of a one-layer GQA drafter, in the pieces that drafting and sweeps share.
+"""Eagle3Drafter: the forward, in the pieces that drafting and sweeps share. A wiring decides; nothing else does.
 
 Row t holds the recorded states of position t and the embedding of token x[t+1]; its step 0 predicts x[t+2]. Shapes:
 R rows, n of them in a block, H drafter width, Ht target width, A states feeding fc, D draft vocabulary, nh / nk query
-and key heads of hd. The definition is the one that speculators, SpecForge and SafeAILab's EAGLE agree on:
+and key heads of hd, values of vd. The definition is the one that speculators, SpecForge and SafeAILab's EAGLE share:
 
-    g = fc(concat(states));  e = RMS(embed[x[t+1]]);  hN = RMS(g; hidden_norm)
+    g = fc(concat(states));  e = RMS(embed[x[t+1]]; input_layernorm);  hN = RMS(g; hidden_norm)
     y = res + o_proj(attention(concat(e, hN)));  res = hN if norm_before_residual else g
-    h = y + MLP(RMS(y));  logits = lm_head(RMS(h; norm));  fed back: h, or RMS(h; norm) if norm_output
+    h = y + MLP(RMS(y)), then the layers above;  logits = lm_head(RMS(h; norm))
+    fed back: h, or RMS(h; norm) if norm_output
 
+P-EAGLE feeds nothing back: at every later step each row holds the mask token and fc(mask_hidden) instead.
 Knows nothing of files, samples and orderings.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from drafter.checkpoint.config import DrafterConfig
+from drafter.checkpoint.config import DrafterConfig, Rope
 from drafter.checkpoint.vocab_map import VocabMap
-from drafter.model.attention import attend
+from drafter.errors import CheckpointError
 from drafter.model.device import Placement
 from drafter.model.embedding import EmbeddingTable
-from drafter.model.rope import inverse_frequencies, rotate
+from drafter.model.fusion import Fusion
+from drafter.model.layer import DecoderLayer, LayerInput
+from drafter.model.norm import rms_norm
+from drafter.model.projection import TokenHalf, weight_of
+from drafter.model.rope import Rotary, make_rotary, rotary_dims
+from drafter.model.sources import Sources
 from drafter.wiring import Wiring
 
-_ATTN, _MLP = "layers.0.self_attn", "layers.0.mlp"
-
-
-@dataclass(frozen=True)
-class TokenHalf:
-    """What the token contributes to q [n, nh*hd], k and v [n, nk*hd]; it does not depend on the ordering."""
-
-    q: Tensor
-    k: Tensor
-    v: Tensor
-
-    def take(self, rows: Tensor) -> TokenHalf:
-        return TokenHalf(self.q[rows], self.k[rows], self.v[rows])
-
-
-@dataclass(frozen=True)
-class RowInput:
-    """The hidden side of a block of rows: the residual [n, H] and the normed hidden [n, H]."""
-
-    residual: Tensor
-    normed: Tensor
-
-
-def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """x [..., H] / rms(x) in float32, cast back, times `weight` [H]."""
-    wide = x.float()
-    return weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)).to(x.dtype)
+MAX_ROTARIES = 64
 
 
 class Eagle3Drafter:
+    """Raises CheckpointError for a config that is not computed here, and for tensors that it needs and lacks.
+
+    `weights` by canonical name, where and as the drafter runs; embedding, head and vocab map come from `sources`.
+    """
+
     def __init__(
-        self,
-        config: DrafterConfig,
-        weights: dict[str, Tensor],
-        embedding: EmbeddingTable,
-        vocab: VocabMap,
-        placement: Placement,
+        self, config: DrafterConfig, weights: dict[str, Tensor], sources: Sources, placement: Placement
     ) -> None:
-        self.config, self.embedding, self.vocab, self.placement = config, embedding, vocab, placement
-        self._w = weights
-        self._frequencies = inverse_frequencies(config.rope, config.head_dim).to(placement.device)
-        self._target_ids = vocab.target_ids.to(placement.device)
+        self.config, self.placement, self._sources = config, placement, sources
+        self.warnings: tuple[str, ...] = ()  # what whoever loaded the weights saw in them
+        self.fusion = Fusion(weights, config)
+        self.layers = [DecoderLayer(weights, index, config) for index in range(config.num_layers)]
+        # ModelOpt's drafters of one state, which the target has normed, have none
+        optional = not config.use_aux and "layers.0.hidden_norm.weight" not in weights
+        self._hidden_norm = None if optional else weight_of(weights, "layers.0.hidden_norm.weight")
+        self._norm = weights.get("norm.weight")
+        self._mask = self._masked_state(weights) if config.parallel else None
+        self._rotaries: dict[tuple[Rope, int], Rotary] = {}
+        self._target_ids: dict[str, Tensor] = {}
+        self.rotary(config.rope, 1)  # what is not computed is said before anything runs
 
-    # ------------------------------------------------------------------ the token side
+    # ------------------------------------------------------------------ what a wiring selects
 
-    def token_half(self, ids: Tensor) -> TokenHalf:
-        """The token's part of q, k and v for `ids` [n]. Raises SampleError for ids outside of the embedding."""
-        rows = self.embedding.rows(ids.cpu()).to(self.placement.device, self.placement.dtype)  # [n, H]
-        normed = rms_norm(rows, self._w["layers.0.input_layernorm.weight"], self.config.rms_norm_eps)
-        q, k, v = (F.linear(normed, self._half(p, 0), self._w.get(f"{_ATTN}.{p}_proj.bias")) for p in "qkv")
-        return TokenHalf(q, k, v)
+    def vocab(self, wiring: Wiring) -> VocabMap:
+        return self._sources.vocab(wiring.d2t)
 
-    def _half(self, projection: str, which: int) -> Tensor:
-        width = self.config.hidden_size
-        return self._w[f"{_ATTN}.{projection}_proj.weight"][:, which * width : (which + 1) * width]
+    def embedding(self, wiring: Wiring) -> EmbeddingTable:
+        return self._sources.embedding(wiring.embedding)
 
-    # ------------------------------------------------------------------ the state side
+    def rotary(self, rope: Rope, length: int) -> Rotary:
+        """The rotation of `rope` in a pass over `length` rows, of which only `dynamic` asks."""
+        key = (rope, length if rope.type == "dynamic" else 0)
+        if key not in self._rotaries:
+            if len(self._rotaries) >= MAX_ROTARIES:
+                self._rotaries.clear()
+            mla = self.config.mla
+            dims = mla.qk_rope_head_dim if mla is not None else rotary_dims(rope, self.config.head_dim)
+            self._rotaries[key] = make_rotary(rope, dims, length, self.config.max_positions).to(self.placement.device)
+        return self._rotaries[key]
 
-    @property
-    def fc_inputs(self) -> int:
-        """A, the states that fc takes."""
-        return self._w["fc.weight"].shape[1] // self.config.target_hidden_size
+    # ------------------------------------------------------------------ in
+
+    def token_half(self, ids: Tensor, wiring: Wiring) -> TokenHalf:
+        """What the tokens `ids` [n] contribute to layer 0. Raises SampleError for ids outside of the embedding."""
+        rows = self.embedding(wiring).rows(ids.cpu()).to(self.placement.device, self.placement.dtype)  # [n, H]
+        return self.layers[0].attention.token_half(self._rms(rows, self.layers[0].input_norm))
 
     @property
     def can_share_fc(self) -> bool:
-        """Whether fc(concat(a, b, c)) may be summed from products per state: float32, and no norm spans all."""
-        return self.placement.dtype == torch.float32 and not self.config.norm_before_fc
+        """Whether fc's output may be summed from products per state: float32, and no norm spans all."""
+        return self.placement.dtype == torch.float32 and self.fusion.is_sum
 
-    def fc_part(self, state: Tensor, position: int) -> Tensor:
-        """[n, H]: what `state` [n, Ht] contributes when it stands at `position` among the inputs of fc."""
-        width = self.config.target_hidden_size
-        block = self._w["fc.weight"][:, position * width : (position + 1) * width]
-        return F.linear(self._chunk_norm(state, position), block)
+    def first_input(self, hidden: Tensor, tokens: TokenHalf, wiring: Wiring) -> LayerInput:
+        """The rows before layer 0; `hidden` [n, H] is fc's output at step 0, the fed-back state later."""
+        # ModelOpt's one input_layernorm norms the embedding, and inside its stock layer the hidden as well
+        normed = self._rms(hidden, self.layers[0].input_norm) if wiring.double_norm else hidden
+        if self._hidden_norm is not None:
+            normed = self._rms(normed, self._hidden_norm)
+        return LayerInput(normed if wiring.norm_before_residual else hidden, normed, tokens)
 
-    def fc_sum(self, parts: list[Tensor]) -> Tensor:
-        total = torch.stack(parts).sum(0)
-        bias = self._w.get("fc.bias")
-        return total if bias is None else total + bias
+    def next_input(self, hidden: Tensor, layer: int) -> LayerInput:
+        """The rows before `layer` >= 1, after h [n, H] of the layer below."""
+        return LayerInput(hidden, self._rms(hidden, self.layers[layer].input_norm))
 
-    def fuse(self, states: list[Tensor]) -> Tensor:
-        """g [n, H] = fc of the states [n, Ht], in order."""
-        if self.config.norm_before_fc:
-            joined = rms_norm(torch.cat(states, -1), self._w["input_norm.weight"], self.config.rms_norm_eps)
-            states = list(joined.split(self.config.target_hidden_size, -1))
-        joined = torch.cat([self._chunk_norm(state, i) for i, state in enumerate(states)], -1)  # [n, A * Ht]
-        return F.linear(joined, self._w["fc.weight"], self._w.get("fc.bias"))
+    def masked_input(self, wiring: Wiring) -> LayerInput:
+        """P-EAGLE's one row of every later depth: the mask token beside fc(mask_hidden). Raises CheckpointError."""
+        token, vocab = self.config.mask_token_id, self.embedding(wiring).stored.shape[0]
+        if self._mask is None or token is None or not 0 <= token < vocab:
+            raise CheckpointError(f"mask_token_id {token!r}", expected=f"0..{vocab - 1}, a row of the embedding")
+        return self.first_input(self._mask, self.token_half(torch.tensor([token]), wiring), wiring)
 
-    def _chunk_norm(self, state: Tensor, position: int) -> Tensor:
-        if not self.config.fc_norm:
-            return state
-        return rms_norm(state, self._w[f"fc_norm.{position}.weight"], self.config.rms_norm_eps)
-
-    def row_input(self, hidden: Tensor, wiring: Wiring) -> RowInput:
-        """The two faces of `hidden` [n, H]: fc's output at step 0, the fed-back state later."""
-        normed = rms_norm(hidden, self._w["layers.0.hidden_norm.weight"], self.config.rms_norm_eps)
-        return RowInput(normed if wiring.norm_before_residual else hidden, normed)
-
-    # ------------------------------------------------------------------ the layer
-
-    def keys_values(self, normed: Tensor, tokens: TokenHalf, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """k (rotated to `positions` [n]) and v, both [n, nk, hd]."""
-        k = self._heads(torch.addmm(tokens.k, normed, self._half("k", 1).T), "k_norm")
-        v = torch.addmm(tokens.v, normed, self._half("v", 1).T)
-        return rotate(k, positions, self._frequencies), v.view(-1, self.config.num_kv_heads, self.config.head_dim)
-
-    def queries(self, normed: Tensor, tokens: TokenHalf, positions: Tensor) -> Tensor:
-        """q [n, nh, hd], rotated to `positions` [n]."""
-        q = self._heads(torch.addmm(tokens.q, normed, self._half("q", 1).T), "q_norm")
-        return rotate(q, positions, self._frequencies)
-
-    def _heads(self, x: Tensor, norm: str) -> Tensor:
-        split = x.view(x.shape[0], -1, self.config.head_dim)
-        weight = self._w.get(f"{_ATTN}.{norm}.weight")
-        return split if weight is None else rms_norm(split, weight, self.config.rms_norm_eps)
-
-    def layer(
-        self, row: RowInput, q: Tensor, rows: Tensor, keys: Tensor, values: Tensor, own_k: Tensor, own_v: Tensor
-    ) -> Tensor:
-        """h [n, H] of a block of rows: attention (see `attend`), residual, MLP."""
-        mixed = attend(q, rows, keys, values, own_k, own_v)
-        y = row.residual + F.linear(mixed, self._w[f"{_ATTN}.o_proj.weight"], self._w.get(f"{_ATTN}.o_proj.bias"))
-        x = rms_norm(y, self._w["layers.0.post_attention_layernorm.weight"], self.config.rms_norm_eps)
-        gate, up = (
-            F.linear(x, self._w[f"{_MLP}.{p}_proj.weight"], self._w.get(f"{_MLP}.{p}_proj.bias"))
-            for p in ("gate", "up")
-        )
-        down = F.linear(F.silu(gate) * up, self._w[f"{_MLP}.down_proj.weight"], self._w.get(f"{_MLP}.down_proj.bias"))
-        return y + down
+    def _masked_state(self, weights: dict[str, Tensor]) -> Tensor:
+        """fc(mask_hidden), [1, H]."""
+        mask, width = weight_of(weights, "mask_hidden"), self.fusion.inputs * self.fusion.width
+        if mask.numel() != width:
+            raise CheckpointError(f"'mask_hidden' is {list(mask.shape)}", expected=f"[1, 1, {width}]")
+        return self.fusion(list(mask.reshape(1, -1).split(self.fusion.width, -1)))
 
     # ------------------------------------------------------------------ out
 
-    def final_norm(self, hidden: Tensor) -> Tensor:
-        return rms_norm(hidden, self._w["norm.weight"], self.config.rms_norm_eps)
-
     def feedback(self, hidden: Tensor, wiring: Wiring) -> Tensor:
         """What the next draft step is fed: h [n, H] before or after the final norm."""
-        return self.final_norm(hidden) if wiring.norm_output else hidden
+        return self._final_norm(hidden, "norm_output") if wiring.norm_output else hidden
 
-    def logits(self, hidden: Tensor) -> Tensor:
+    def logits(self, hidden: Tensor, wiring: Wiring) -> Tensor:
         """[n, D] float32 over the draft vocabulary."""
-        return F.linear(self.final_norm(hidden), self._w["lm_head.weight"]).float()
+        normed = self._final_norm(hidden, "final_norm") if wiring.final_norm else hidden
+        head = self._sources.head(wiring.head, wiring.d2t, wiring.embedding)  # [D, H]
+        logits = F.linear(normed, head).float()
+        return logits if self.config.logit_scale == 1.0 else logits * self.config.logit_scale
 
-    def to_target(self, draft_ids: Tensor) -> Tensor:
+    def to_target(self, draft_ids: Tensor, wiring: Wiring) -> Tensor:
         """Target token ids of `draft_ids`, through the vocab map."""
-        return self._target_ids[draft_ids]
+        if wiring.d2t not in self._target_ids:
+            self._target_ids[wiring.d2t] = self.vocab(wiring).target_ids.to(self.placement.device)
+        return self._target_ids[wiring.d2t][draft_ids]
+
+    def _final_norm(self, hidden: Tensor, asked_by: str) -> Tensor:
+        if self._norm is None:
+            raise CheckpointError("no 'norm.weight'", expected=f"the final norm that {asked_by} applies")
+        return self._rms(hidden, self._norm)
+
+    def _rms(self, x: Tensor, weight: Tensor) -> Tensor:
+        return rms_norm(x, weight, self.config.rms_norm_eps)

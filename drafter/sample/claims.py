@@ -63,7 +63,8 @@ def claim_slots(
         by_rule: list[Claim | None] = [depth_claim(depth, rule, num_layers) for depth in trained_depths]
         if count > len(by_rule):
             # only the newer layout promises that its last entry is the verifier's; a v1 list ends as was asked for
-            by_rule.append(Claim(LAST, rule, is_last=sample.format == speculators_arrow.NAME))
+            promised = sample.format == speculators_arrow.NAME
+            by_rule.append(Claim(LAST, rule, is_last=True) if promised else None)
         return sample.with_claims(by_rule)
     return sample
 

@@ -16,9 +16,9 @@ from drafter.wiring import Ordering, Wiring
 Poll = Callable[[], None]
 
 
-def truths_of(run: SampleRun, choice: VerifierChoice | None) -> Truths:
+def truths_of(run: SampleRun, choice: VerifierChoice | None, wiring: Wiring) -> Truths:
     """What the predictions on `run` are held against; a sample without a mask counts every token."""
-    sample, vocab = run.sample, run.drafter.vocab
+    sample, vocab = run.sample, run.drafter.vocab(wiring)
     mask = sample.mask if sample.mask is not None else torch.ones(sample.length, dtype=torch.bool)
     full, draft = (choice.full, choice.draft) if choice is not None else (None, None)
     return Truths(sample.ids, mask, vocab.target_ids, vocab.draft_ids, full, draft)

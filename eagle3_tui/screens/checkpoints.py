@@ -115,10 +115,11 @@ class CheckpointsView(PanesView):
             return self.detail.say(self.query_one(TensorsPane).detail_lines(row))
         cells = [text for text, _ in table.source.cells(row)]
         if self.current == CONFIG:
-            return self.detail.say([[(f"{cells[1]} = {cells[2]}", "")], [(cells[3], "dim")]])
+            return self.detail.say([[(f"{cells[1]} = {cells[2]}", "")], [(cells[3], "dim")]], cut=(0,))
         chosen = self.state.checkpoint
         summary = checkpoint_summary(chosen) if chosen is not None else ""
-        self.detail.say([[(summary, "")], [(self.state.target and f"target: {self.state.target}", "dim")]])
+        target = f"target: {self.state.target}" if self.state.target else ""
+        self.detail.say([[(summary, "")], [(target, "dim")]], cut=(1,))
 
     def on_line_table_cursor_moved(self, event: LineTable.CursorMoved) -> None:
         event.stop()
@@ -132,7 +133,7 @@ class CheckpointsView(PanesView):
             if found is not None:
                 self.controller.choose_checkpoint(found)
         elif self.current == TENSORS:
-            self.controller.statistics(self.query_one(TensorsPane).name_at(event.index))
+            self.controller.statistics(str(event.key))
 
     def back(self) -> bool:
         if self.current == TENSORS and self.query_one(TensorsPane).hide_statistics():
@@ -160,19 +161,8 @@ class TensorsPane(Vertical):
         self._checkpoint = checkpoint
         self._names = list(checkpoint.tensors) if checkpoint is not None else []
         names = self._names
-        self.query_one(LineTable).set_rows(Rows(names, self._cells, lambda i: names[i]))
-
-    def _cells(self, i: int) -> Cells:
-        assert self._checkpoint is not None
-        name = self._names[i]
-        tensor = self._checkpoint.tensors[name]
-        look = "warn" if name in self._checkpoint.unused else ""
-        shape = ",".join(map(str, tensor.shape))
-        note = "  unused" if look else ""
-        return [(name, look), (tensor.dtype, look), (f"[{shape}]", look), (megabytes(tensor.nbytes) + note, look)]
-
-    def name_at(self, row: int) -> str:
-        return self._names[row]
+        rows = [tensor_cells(checkpoint, name) for name in names] if checkpoint is not None else []
+        self.query_one(LineTable).set_rows(Rows(names, lambda i: rows[i], lambda i: names[i]))
 
     def show_statistics(self, found: TensorStatistics | None) -> None:
         self._statistics = found
@@ -188,7 +178,8 @@ class TensorsPane(Vertical):
         return was
 
     def detail_lines(self, row: int) -> list[list[tuple[str, str]]]:
-        assert self._checkpoint is not None
+        if self._checkpoint is None or row >= len(self._names):
+            return []
         tensor = self._checkpoint.tensors[self._names[row]]
         found = self._statistics
         if found is None or found.name != tensor.name:
@@ -196,9 +187,17 @@ class TensorsPane(Vertical):
         return statistics_lines(found)
 
 
+def tensor_cells(checkpoint: Checkpoint, name: str) -> Cells:
+    tensor = checkpoint.tensors[name]
+    look = "warn" if name in checkpoint.unused else ""
+    shape = ",".join(map(str, tensor.shape))
+    note = f"  {checkpoint.unused[name]}" if look else ""
+    return [(name, look), (tensor.dtype, look), (f"[{shape}]", look), (megabytes(tensor.nbytes) + note, look)]
+
+
 def histogram(found: TensorStatistics, width: int, height: int, app: Any) -> str:
-    assert found.minimum is not None
-    labels = [f"{found.minimum + (i + 0.5) * found.bin_width:.2g}" for i in range(len(found.histogram))]
+    start = found.minimum if found.minimum is not None else 0.0
+    labels = [f"{start + (i + 0.5) * found.bin_width:.2g}" for i in range(len(found.histogram))]
     return bars(found.histogram, labels, width, height, found.name, ascii=app.ascii, colorless=app.colorless)
 
 
@@ -235,15 +234,14 @@ def config_rows(checkpoint: Checkpoint | None, target: str, vocab: list[str], to
     for d in checkpoint.disagreements:
         said = f"{d.trained_source} says {shown(d.trained)}; {d.configured_source} is what a server reads"
         rows.append([("!", "warn"), (d.field, "warn"), (shown(d.configured), "warn"), (said, "warn")])
-    for what, values in (
-        ("warning", checkpoint.warnings),
-        ("missing", checkpoint.missing),
-        ("unused", checkpoint.unused),
-    ):
-        rows += [
-            [("!", "warn"), (what, "warn"), (value, "warn"), ("tensor" if what != "warning" else "", "")]
-            for value in values
-        ]
+    rows += [[("!", "warn"), ("warning", "warn"), (value, "warn"), ("", "")] for value in checkpoint.warnings]
+    for name, source in checkpoint.missing.items():
+        glyph, look = ("!", "bad") if name in checkpoint.fatal else ("", "")
+        rows.append([(glyph, look), ("missing tensor", look), (name, look), (f"from {source}", look)])
+    rows += [
+        [("!", "warn"), ("unused tensor", "warn"), (name, "warn"), (why, "warn")]
+        for name, why in checkpoint.unused.items()
+    ]
     for name, value, evidence in checkpoint.config.items():
         source = ""
         if evidence is not None:
@@ -263,7 +261,7 @@ def config_rows(checkpoint: Checkpoint | None, target: str, vocab: list[str], to
 
 def shown(value: Any) -> str:
     if hasattr(value, "base") and hasattr(value, "type"):
-        rest = "".join(f", {k} {v}" for k, v in value.parameters.items())
+        rest = "".join(f", {k} {v}" for k, v in value.parameters)
         return f"{value.type}, base {value.base:g}{rest}"
     if isinstance(value, tuple):
         return ", ".join(map(str, value))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from eagle3_tui.screens import orderings, step_text
+from eagle3_tui.screens import orderings, step_text, wiring
 from eagle3_tui.screens.orderings import OrderingsView
 from eagle3_tui.screens.step import StepView
 from eagle3_tui.screens.view import View
+from eagle3_tui.screens.wiring import WiringView
 
 
 def for_view(view: View) -> list[tuple[str, str]]:
@@ -14,4 +15,6 @@ def for_view(view: View) -> list[tuple[str, str]]:
         return step_text.LEGEND
     if isinstance(view, OrderingsView):
         return orderings.LEGEND
+    if isinstance(view, WiringView):
+        return wiring.LEGEND
     return [(">", "chosen"), ("!", "look here: a contradiction or something missing"), ("?", "not known")]

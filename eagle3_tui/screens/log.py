@@ -1,9 +1,10 @@
-"""View 5: the session log as it grows, newest last."""
+"""View 6: the session log as it grows, newest last."""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from textual.app import ComposeResult
@@ -57,8 +58,12 @@ class LogView(View):
             table.action_last()
         where = f"written to {log.path}" if log.path is not None else log.problem or "kept in memory only (--no-log)"
         self.query_one(Detail).say(
-            [[(f"{len(log.records)} records, {where}", "")], [("e: Markdown and JSON for a bug report", "dim")]]
+            [[(f"{len(log.records)} records, {where}", "")], [("e: Markdown and JSON for a bug report", "dim")]],
+            cut=(0,),
         )
+
+    def tables_of_another(self) -> Iterable[LineTable]:
+        return []
 
     def on_line_table_cursor_moved(self, event: LineTable.CursorMoved) -> None:
         event.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -9,11 +10,11 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 
-from drafter.scoring.tallies import Count
+from drafter.scoring.tallies import KINDS, METRICS, Count
 from drafter.wiring import Ordering, name
 from eagle3_tui.screens.view import Detail, Rows, View, percent
-from eagle3_tui.state import State
-from eagle3_tui.widgets.line_table import Cells, Column, LineTable
+from eagle3_tui.state import Scores, State
+from eagle3_tui.widgets.line_table import Cells, Column, LineTable, NoRows
 from eagle3_tui.widgets.plot import PlotView, Series, draw
 
 if TYPE_CHECKING:
@@ -40,27 +41,13 @@ class Reading:
         return f"{self.metric}, {self.kind}"
 
 
-READINGS = (
-    Reading("next_token", "marginal"),
-    Reading("next_token", "joint"),
-    Reading("next_token", "conditional"),
-    Reading("verifier_strict", "marginal"),
-    Reading("verifier_draft_vocab", "joint"),
-)
-
-
 class OrderingsView(View):
-    HINTS = "enter current  v metric  s sort  p plot  a all samples  e export  ? help"
+    HINTS = "enter current  v/V metric  s sort  p plot  a all samples  e export  ? help"
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "sort", "Sort", id="orderings.sort", tooltip="by accuracy, accept length or slots"),
-        Binding(
-            "v",
-            "reading",
-            "Metric",
-            id="orderings.metric",
-            tooltip="next_token marginal, joint, conditional; verifier's",
-        ),
+        Binding("v", "metric", "Metric", id="orderings.metric", tooltip="next_token, or against the verifier's choice"),
+        Binding("V", "kind", "Kind", id="orderings.kind", tooltip="hits counted marginal, joint or conditional"),
         Binding("p", "plot", "Plot", id="orderings.plot", tooltip="accuracy per draft step: best, current, configured"),
         Binding("a", "score_all", "All samples", id="orderings.all", tooltip="score every listed sample, pooled"),
         Binding("r", "score_one", "This sample", id="orderings.one", tooltip="score the current sample"),
@@ -69,11 +56,11 @@ class OrderingsView(View):
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self._sort = 0
-        self._reading = 0
+        self._reading = Reading(METRICS[0], KINDS[0])
 
     def compose(self) -> ComposeResult:
         with Container(id="orderings-body"):
-            yield LineTable([Column("")], empty="nothing scored yet", id="orderings-table")
+            yield LineTable([Column("")], id="orderings-table")
             yield PlotView(id="orderings-plot")
         yield Detail(id="orderings-detail")
 
@@ -81,7 +68,7 @@ class OrderingsView(View):
         return self.query_one(LineTable)
 
     def changed(self, what: str) -> None:
-        if what in ("all", "score", "ordering", "sample", "probes", "columns"):
+        if what in ("all", "score", "ordering", "sample", "checkpoint", "ready", "probes", "problem", "columns"):
             self._show_table(what in ("all", "columns", "score"))
         if what in ("all", "score", "ordering", "columns") and self.query_one(PlotView).has_class("shown"):
             self._show_plot()
@@ -90,10 +77,14 @@ class OrderingsView(View):
 
     def _show_table(self, columns: bool) -> None:
         scores, table = self.state.scores, self.table()
+        table.empty = self._why_empty()
+        partial = scores is not None and scores.pooled and not scores.complete
         depth = scores.result.depth if scores is not None else self.controller.session.options.depth
         if columns:
-            shown = min(depth, max((self.size.width - 44) // 7, 1))
+            shown = min(depth, max((self.size.width - (51 if partial else 44)) // 7, 1))
             heads = [Column(f"step {k}", 6, "right") for k in range(shown)]
+            # orderings that have not been on every sample yet must not look as if they had
+            heads = [Column("rows", 6, "right"), *heads] if partial else heads
             wanted = [
                 Column("", 4),
                 Column("slots", 8),
@@ -104,19 +95,27 @@ class OrderingsView(View):
             ]
             if wanted != table.columns:
                 table.set_columns(wanted)
-        ranked = self._ranked()
-        table.set_rows(Rows(ranked, lambda i: self._cells(ranked[i]), lambda i: ranked[i]))
-
-    def _ranked(self) -> list[Ordering]:
-        scores = self.state.scores
         if scores is None:
-            return []
-        found = scores.result.scores
-        reading = READINGS[self._reading]
+            return table.set_rows(NoRows())
+        ranked, steps = self._ranked(scores), sum(column.title.startswith("step") for column in table.columns)
+        table.set_rows(Rows(ranked, lambda i: self._cells(scores, ranked[i], steps, partial), lambda i: ranked[i]))
+
+    def _why_empty(self) -> str:
+        """What stands in place of the rows."""
+        if self.state.problem or not self.state.ready:
+            return self.state.problem or "the drafter is not loaded yet"
+        scoring = self.controller.engine.expects("score")
+        return "scoring …" if scoring else "nothing scored: r scores this sample, a all samples"
+
+    def _ranked(self, scores: Scores) -> list[Ordering]:
+        """Best first. Until all are scored they are ranked on the rows that they share, as the best is told."""
+        found, reading = scores.result.scores, self._reading
         if self._sort == 2:
             return sorted(found)
         if self._sort == 1:
             return sorted(found, key=lambda o: -(found[o].lengths.mean or 0))
+        if not scores.complete:
+            return sorted(found, key=lambda o: -scores.shared.get(o, 0))
         return sorted(found, key=lambda o: -(self._count(found[o], 0, reading).ratio or 0))
 
     @staticmethod
@@ -125,15 +124,13 @@ class OrderingsView(View):
         found: Count = getattr(step, reading.kind) if step is not None else Count()
         return found
 
-    def _cells(self, ordering: Ordering) -> Cells:
-        state, scores = self.state, self.state.scores
-        assert scores is not None
+    def _cells(self, scores: Scores, ordering: Ordering, steps: int, partial: bool) -> Cells:
+        state, reading = self.state, self._reading
         counts = scores.result.scores[ordering]
-        reading = READINGS[self._reading]
-        steps = len(self.table().columns) - 5
-        marks = marks_of(state, ordering)
+        marks = marks_of(state, scores, ordering)
         look = "good" if "*" in marks else "warn" if "~" in marks else "bad" if "c" in marks else ""
-        cells = [percent(self._count(counts, k, reading).ratio) for k in range(steps)]
+        cells = [str(self._count(counts, 0, reading).total)] if partial else []
+        cells += [percent(self._count(counts, k, reading).ratio) for k in range(steps)]
         ends = [f"{v:.2f}" if v is not None else "-" for v in (counts.lengths.mean, counts.lengths.walk)]
         return [(text, look) for text in (marks, name(ordering), *cells, *ends, state.label(ordering))]
 
@@ -153,14 +150,22 @@ class OrderingsView(View):
         self._show_table(False)
         self.controller.say(f"sorted by {_SORTS[self._sort]}")
 
-    def action_reading(self) -> None:
+    def action_metric(self) -> None:
+        there = [metric for metric in METRICS if metric == METRICS[0] or self._has(metric)]
+        where = there.index(self._reading.metric) if self._reading.metric in there else -1
         scores = self.state.scores
-        there = [i for i, r in enumerate(READINGS) if scores is None or self._has(r.metric)]
-        self._reading = next((i for i in there if i > self._reading), there[0])
-        self.changed("columns")
         reasons = scores.result.reasons if scores is not None else {}
         note = f"; no verifier metrics: {reasons['verifier_strict']}" if "verifier_strict" in reasons else ""
-        self.controller.say(f"showing {READINGS[self._reading]}{note}")
+        self._read(Reading(there[(where + 1) % len(there)], self._reading.kind), note)
+
+    def action_kind(self) -> None:
+        kind = KINDS[(KINDS.index(self._reading.kind) + 1) % len(KINDS)]
+        self._read(Reading(self._reading.metric, kind))
+
+    def _read(self, reading: Reading, note: str = "") -> None:
+        self._reading = reading
+        self.changed("columns")
+        self.controller.say(f"showing {reading}{note}")
 
     def _has(self, metric: str) -> bool:
         scores = self.state.scores
@@ -199,46 +204,55 @@ class OrderingsView(View):
         for word, ordering in asked.items():
             if ordering is not None and ordering in scores.result.scores:
                 named.setdefault(ordering, []).append(word)
-        reading = READINGS[self._reading]
-        series = [
-            Series(
-                [_percent(self._count(scores.result.scores[o], k, reading)) for k in range(scores.result.depth)],
-                label=f"{name(o)} {', '.join(words)}",
-            )
-            for o, words in named.items()
-        ]
+        reading, depth = self._reading, scores.result.depth
+        lines = {o: [_percent(self._count(scores.result.scores[o], k, reading)) for k in range(depth)] for o in named}
+        series = [Series(lines[o], label=f"{name(o)} {', '.join(words)}") for o, words in named.items()]
+        low, high = limits([value for line in lines.values() for value in line if value is not None])
+        title, across = f"{reading.metric} {reading.kind} %", f"draft step (height: {low} to {high} %)"
         app: Any = self.app
-        title = f"{reading.metric} {reading.kind} %"
-        self.query_one(PlotView).show(
-            lambda w, h: draw(series, w, h, title, ascii=app.ascii, colorless=app.colorless, ylim=(0, 100))
-        )
+        look = {"ascii": app.ascii, "colorless": app.colorless}
+        self.query_one(PlotView).show(lambda w, h: draw(series, w, h, title, across, ylim=(low, high), **look))
 
     def _show_detail(self) -> None:
         detail = self.query_one("#orderings-detail", Detail)
         scores, state = self.state.scores, self.state
         if scores is None:
-            return detail.say([[("scoring has not begun", "dim")], [(state.configured_why, "dim")]])
+            if state.problem:
+                return detail.say(self.problem_lines())
+            return detail.say([[], [], [(current(state), "dim")], [(state.configured_why, "dim")]])
         result = scores.result
         key = self.table().key
         first = []
         if isinstance(key, tuple) and key in result.scores:
             first = [(describe(key, result.scores[key]), "")]
         what = f"{len(result.samples)} samples pooled" if scores.pooled else "this sample"
-        done = "" if result.done == result.planned else f"  {result.done} of {result.planned} scored"
-        how = f"{what}, mask {result.mask}, {READINGS[self._reading]}{done}"
-        detail.say([first, [(how, "dim")], [conclusion(state)]])
+        how = f"{what}, mask {result.mask}, {self._reading}"
+        if not scores.complete:
+            on = ", ranked on the rows that all of these share" if scores.pooled else ""
+            how = f"{result.done} of {result.planned} scored{on}; {how}"
+        detail.say([first, [(how, "dim")], [(current(state), "dim")], [conclusion(state)]])
 
 
 def _percent(count: Count) -> float | None:
     return None if count.ratio is None else 100 * count.ratio
 
 
-def marks_of(state: State, ordering: Ordering) -> str:
+def limits(values: list[float]) -> tuple[int, int]:
+    """The tens between which all the values lie: the whole height for what differs."""
+    low = 10 * math.floor(min(values, default=0) / 10)
+    return low, max(10 * math.ceil(max(values, default=100) / 10), low + 10)
+
+
+def marks_of(state: State, scores: Scores, ordering: Ordering) -> str:
     """`>*ct`: current, best or tied, configured, trained, each in its place."""
-    scores = state.scores
-    best = "*" if scores and ordering == scores.best else "~" if scores and ordering in scores.tied else " "
-    current = ">" if ordering == state.ordering else " "
-    return current + best + ("c" if ordering == state.configured else " ") + ("t" if ordering == state.trained else " ")
+    best = "*" if ordering == scores.best else "~" if ordering in scores.tied else " "
+    mark = ">" if ordering == state.ordering else " "
+    return mark + best + ("c" if ordering == state.configured else " ") + ("t" if ordering == state.trained else " ")
+
+
+def current(state: State) -> str:
+    """Which ordering is current, and why that one."""
+    return "" if state.ordering is None else f"{name(state.ordering)} is current: {state.ordering_why}"
 
 
 def describe(ordering: Ordering, counts: OrderingCounts) -> str:
@@ -249,19 +263,24 @@ def describe(ordering: Ordering, counts: OrderingCounts) -> str:
 
 
 def conclusion(state: State) -> tuple[str, str]:
-    """The one sentence that the sweep is for."""
+    """The one sentence that the sweep is for; what it is told by, whatever the columns show."""
     scores = state.scores
-    if scores is None or scores.best is None or scores.result.done < scores.result.planned:
+    if scores is None or scores.best is None or not scores.complete:
         return "", ""
+    by = "next_token, step 0:"
     found, best, configured = scores.result.scores, scores.best, state.configured
 
     def said(ordering: Ordering) -> str:
         return f"{name(ordering)} {percent(found[ordering].accuracy.ratio)} %"
 
     if configured is None:
-        return f"best {said(best)}, {len(scores.tied)} tied; configured: {state.configured_why}", "warn"
+        return f"{by} best {said(best)}, {others(len(scores.tied))}; configured: {state.configured_why}", "warn"
     if configured == best:
-        return f"the configured ordering {said(best)} is the best; {len(scores.tied)} tied with it", "good"
+        return f"{by} the configured {said(best)} is the best, {others(len(scores.tied))}", "good"
     if configured in scores.tied:
-        return f"configured {said(configured)} is tied with the best {said(best)}: the rows cannot tell", "good"
-    return f"! the config selects {said(configured)}; the best is {said(best)}", "bad"
+        return f"{by} configured {said(configured)} is tied with the best, {said(best)}", "good"
+    return f"! {by} the config selects {said(configured)}; the best is {said(best)}", "bad"
+
+
+def others(tied: int) -> str:
+    return "none tied" if not tied else f"{tied} other{'s' if tied > 1 else ''} tied with it"

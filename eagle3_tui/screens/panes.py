@@ -5,7 +5,7 @@ At 80 columns only the current pane is on screen; from 110 on the first stays at
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 from rich.text import Text
@@ -80,7 +80,14 @@ class PanesView(View):
         return self._panes[self.current]
 
     def table(self) -> LineTable | None:
-        pane = self.pane()
+        return self._table_in(self.pane())
+
+    def tables_of_another(self) -> Iterable[LineTable]:
+        """The first pane lists what there is to choose from: that stays as it is."""
+        return [table for pane in self._panes[1:] if (table := self._table_in(pane)) is not None]
+
+    @staticmethod
+    def _table_in(pane: Widget) -> LineTable | None:
         if isinstance(pane, LineTable):
             return pane
         inner = pane.query(LineTable)
@@ -88,7 +95,7 @@ class PanesView(View):
 
     def focus_table(self) -> None:
         table = self.table()
-        (table if table is not None else self.pane()).focus()
+        self.screen.set_focus(table if table is not None else self.pane())
 
     @property
     def detail(self) -> Detail:

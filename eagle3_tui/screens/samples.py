@@ -14,7 +14,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from drafter.safe import safe
-from drafter.sample.sample import Sample
+from drafter.sample.sample import Sample, Slot
 from drafter.sample.tokens import TokenText
 from eagle3_tui.screens.panes import PanesView
 from eagle3_tui.screens.view import Rows
@@ -48,7 +48,7 @@ class FileRows(RowSource):
         path = self._paths[i]
         chosen = self._view.state.sample is not None and self._view.state.sample.path == path
         look = "mark" if chosen else ""
-        return [(">" if chosen else "", "mark"), (path.name, look), (path.parent.name, "dim")]
+        return [(">" if chosen else "", "mark"), (path.name, look), (str(path.parent), "dim")]
 
 
 class SamplesView(PanesView):
@@ -57,7 +57,7 @@ class SamplesView(PanesView):
 
     def make_panes(self) -> Iterator[Widget]:
         yield LineTable(
-            [Column("", 1), Column("sample", 34, cut="middle"), Column("folder")],
+            [Column("", 1), Column("sample", 34, cut="middle"), Column("folder", cut="middle")],
             empty="looking for samples",
             id="files",
         )
@@ -81,7 +81,7 @@ class SamplesView(PanesView):
             self.query_one(TextPane).show(state.sample, self.controller.session.tokens)
         if what in ("all", "sample", "probes", "ordering"):
             slots = list(state.sample.slots) if state.sample is not None else []
-            self.query_one("#slots", LineTable).set_rows(Rows(slots, self._slot_cells, lambda i: i))
+            self.query_one("#slots", LineTable).set_rows(Rows(slots, lambda i: self._slot_cells(slots[i]), lambda i: i))
         self._show_detail()
 
     def _show_files(self) -> None:
@@ -91,10 +91,8 @@ class SamplesView(PanesView):
             table.empty = samples.why
             table.set_rows(FileRows(samples.paths, self))
 
-    def _slot_cells(self, i: int) -> Cells:
-        state = self.state
-        assert state.sample is not None
-        slot = state.sample.slots[i]
+    def _slot_cells(self, slot: Slot) -> Cells:
+        state, i = self.state, slot.index
         probe = next((p for p in state.probes if p.index == i), None)
         place = str(state.ordering.index(i) + 1) if state.ordering is not None and i in state.ordering else "-"
         claimed = slot.claim.label if slot.claim else "?"
@@ -111,7 +109,7 @@ class SamplesView(PanesView):
         if self.current == FILES or state.sample is None:
             count = len(state.samples.paths) if state.samples is not None else 0
             where = state.samples.why if state.samples is not None else ""
-            return self.detail.say([[(f"{count} samples", "")], [(where, "dim")]])
+            return self.detail.say([[(f"{count} sample{'' if count == 1 else 's'}", "")], [(where, "dim")]], cut=(1,))
         sample = state.sample
         supervised = "no loss mask" if sample.mask is None else f"{int(sample.mask.sum())} supervised"
         facts = f"{sample.length} tokens, {supervised}, {len(sample.slots)} states of {sample.width}"
@@ -127,14 +125,18 @@ class SamplesView(PanesView):
             self.controller.choose_sample(event.key)
 
 
-class TextPane(VerticalScroll, can_focus=True):
+class TextPane(VerticalScroll, can_focus=True, inherit_bindings=False):
     """Running text; supervised spans stand between « and » and in colour."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "scroll_down", "Down", show=False, id="text.down"),
-        Binding("k", "scroll_up", "Up", show=False, id="text.up"),
-        Binding("g", "scroll_home", "Start", show=False, id="text.start"),
-        Binding("G", "scroll_end", "End", show=False, id="text.end"),
+        Binding("up,k", "scroll_up", "Up", show=False, id="text.up", tooltip="one line up"),
+        Binding("down,j", "scroll_down", "Down", show=False, id="text.down", tooltip="one line down"),
+        Binding("pageup", "page_up", "Page up", show=False, id="text.page_up", tooltip="one page up"),
+        Binding("pagedown", "page_down", "Page down", show=False, id="text.page_down", tooltip="one page down"),
+        Binding("ctrl+u", "half(-1)", "Half page up", show=False, id="text.half_up", tooltip="half a page up"),
+        Binding("ctrl+d", "half(1)", "Half page down", show=False, id="text.half_down", tooltip="half a page down"),
+        Binding("g,home", "scroll_home", "Start", show=False, id="text.start", tooltip="where the text begins"),
+        Binding("G,end", "scroll_end", "End", show=False, id="text.end", tooltip="where it ends"),
     ]
 
     def compose(self) -> ComposeResult:
@@ -144,6 +146,9 @@ class TextPane(VerticalScroll, can_focus=True):
         text = sample_text(sample, tokens) if sample is not None else Text("no sample opened", style("dim"))
         self.query_one(Static).update(text)
         self.scroll_home(animate=False)
+
+    def action_half(self, direction: int) -> None:
+        self.scroll_relative(y=direction * max(1, self.size.height // 2), animate=False)
 
 
 def sample_text(sample: Sample, tokens: TokenText | None) -> Text:

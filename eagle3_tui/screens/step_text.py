@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from drafter.wiring import Ordering, name
 
 if TYPE_CHECKING:
-    from drafter.drafting.readout import RowReadout
+    from drafter.drafting.readout import ChainLink, RowReadout
     from drafter.results import StepResult
 
 HIT, MISS, OUTSIDE, NOTHING = "=", "x", "o", "-"
@@ -44,11 +44,19 @@ def flat(step: StepResult, piece: Piece) -> list[Line]:
         top.append((f"{p.prob:.2f} {piece(p.id)}  ", "good" if p.id == step.readout.truth else ""))
     chain: Line = [("chain ", "dim")]
     for link in step.chain:
-        chain.append((f"{HIT if link.hit else MISS}{piece(link.id)} ", "good" if link.hit else "bad"))
+        glyph, look = mark(link)
+        chain.append((f"{glyph} {piece(link.id)}  ", look))
         if not link.hit:
-            chain.append((f"(true {piece(link.truth)}) " if link.truth is not None else "(past the end) ", "dim"))
+            chain.append((f"(true {piece(link.truth)})" if link.truth is not None else "(past the end)", "dim"))
             break
-    return [head(step, piece), top, chain, [(f"      {fate(step)}", "")]]
+    return [head(step, piece), top, chain, [(f"      {': '.join(fate(step))}", "")]]
+
+
+def mark(link: ChainLink) -> tuple[str, str]:
+    """Glyph and style name of a draft."""
+    if link.truth is None:
+        return NOTHING, "dim"
+    return (HIT, "good") if link.hit else (MISS, "bad")
 
 
 def tall(step: StepResult, piece: Piece) -> list[Line]:
@@ -59,17 +67,19 @@ def tall(step: StepResult, piece: Piece) -> list[Line]:
         hit = p.id == readout.truth
         said = f" {p.rank} {HIT if hit else ' '} {p.prob:.3f} {p.logit:7.2f}  {piece(p.id)}"
         lines.append([(said, "good" if hit else "")])
-    lines += [[], [(f"chain of {len(step.chain)} drafts from here", "bold")]]
+    lines += [[], [(f"draft steps 0..{len(step.chain) - 1} from here", "bold")]]
     rejected = False
     for k, link in enumerate(step.chain):
-        look = "dim" if rejected else "good" if link.hit else "bad"
-        line: Line = [(f" {k + 1} {HIT if link.hit else MISS} {link.prob:.3f}  {piece(link.id)}", look)]
-        if not link.hit:
-            line.append((f"  true {piece(link.truth) if link.truth is not None else '(past the end)'}", "dim"))
+        glyph, look = mark(link)
+        line: Line = [(f" {k} {glyph} {link.prob:.3f}  {piece(link.id)}", "dim" if rejected else look)]
+        if link.truth is None:
+            line.append(("  (past the end)", "dim"))
+        elif not link.hit:
+            line.append((f"  true {piece(link.truth)}", "dim"))
             line.append(("" if rejected else "  <- rejected", "bad"))
-            rejected = True
+        rejected = rejected or not link.hit
         lines.append(line)
-    return [*lines, [(fate(step), "")], [], [("other orderings at this row", "bold")]]
+    return [*lines, *([(said, "")] for said in fate(step)), [], [("other orderings at this row", "bold")]]
 
 
 def head(step: StepResult, piece: Piece) -> Line:
@@ -82,14 +92,15 @@ def head(step: StepResult, piece: Piece) -> Line:
     return [(f"token {step.at}", "bold"), (said, ""), (f"{glyph} {rank}", look)]
 
 
-def fate(step: StepResult) -> str:
-    """What a server would make of the chain."""
-    right, depth = step.accept_length - 1, len(step.chain)
-    if right == depth:
-        return f"all {depth} accepted: accept length {step.accept_length} with the bonus token"
+def fate(step: StepResult) -> tuple[str, str]:
+    """What a server would make of the chain, and the accept length; steps count from 0 as everywhere."""
+    right, last = step.accept_length - 1, len(step.chain) - 1
+    length = f"accept length {step.accept_length} with the bonus token"
+    if right > last:
+        return f"steps 0..{last} all accepted", length
     if step.chain[right].truth is None:
-        return f"the sample ends at draft {right + 1} of {depth}: {right} accepted"
-    return f"rejected at draft {right + 1} of {depth}: accept length {step.accept_length} with the bonus token"
+        return f"the sample ends before step {right} of 0..{last}", f"{right} accepted so far"
+    return f"rejected at step {right} of 0..{last}", length
 
 
 def others_flat(others: Others | None, truth: int | None, piece: Piece) -> list[Line]:

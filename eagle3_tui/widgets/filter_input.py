@@ -1,31 +1,62 @@
-"""The filter line: hidden until `open` is called, then one line at the bottom that takes the keys.
+"""The line at the bottom that takes text: a filter, or the answer to a question. Hidden until `ask` opens it.
 
-Enter keeps the text and gives the focus back, escape clears it and gives the focus back. It does NOT know what is
-filtered; the view acts on the messages. The cursor does not blink: that alone would write 1.5 kB a second.
+Enter keeps the text and gives the focus back, escape drops it and gives the focus back. Whoever asks is told by being
+called, at once: the next key of a paste or of a slow line may already mean something else. It does NOT know what is
+filtered or asked. The cursor does not blink: that alone would write 1.5 kB a second.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
 
-class _Line(Input):
-    """A pasted escape sequence must not reach the terminal."""
+def _nothing(text: str = "") -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Question:
+    """What stands before and in the empty line, and who is told: `changed` of every text, then `kept` or `cleared`."""
+
+    prompt: str
+    placeholder: str
+    kept: Callable[[str], object] = _nothing
+    changed: Callable[[str], object] = _nothing
+    cleared: Callable[[], object] = _nothing
+
+
+class Line(Input):
+    """The input itself; `take` is a key or a paste."""
+
+    def __init__(self, owner: FilterInput) -> None:
+        super().__init__(compact=True, select_on_focus=False)
+        self.cursor_blink = False
+        self._owner = owner
 
     def validate_value(self, value: str) -> str:
+        """A pasted escape sequence must not reach the terminal."""
         return value if value.isprintable() else "".join(filter(str.isprintable, value))
+
+    def watch_value(self, value: str) -> None:
+        self._owner.changed(value)
+
+    def take(self, text: str) -> None:
+        """Put text in place of what is selected."""
+        self.replace("".join(filter(str.isprintable, text)), *self.selection)
+
+    async def action_submit(self) -> None:
+        self._owner.keep()
 
 
 class FilterInput(Horizontal):
-    """A filter text. `open` shows the line; `text` is what filters now, shown or not."""
-
     DEFAULT_CSS = """
     FilterInput { dock: bottom; height: 1; display: none; }
     FilterInput > Static { width: auto; padding: 0 1 0 0; }
@@ -36,73 +67,54 @@ class FilterInput(Horizontal):
         Binding("escape", "clear", "Clear", id="filter.clear", tooltip="show everything again"),
     ]
 
-    class _About(Message):
-        def __init__(self, filter_input: FilterInput, text: str) -> None:
-            super().__init__()
-            self.filter_input = filter_input
-            self.text = text
-
-        @property
-        def control(self) -> FilterInput:
-            return self.filter_input
-
-    class Changed(_About):
-        """The text is another one."""
-
-    class Kept(_About):
-        """Enter: the text filters on, the line is hidden."""
-
-    class Cleared(_About):
-        """Escape, or enter on an empty line: nothing is filtered, the line is hidden. `text` is empty."""
-
-    def __init__(
-        self, prompt: str = "/", placeholder: str = "enter keeps, esc clears", *, id: str | None = None
-    ) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._prompt = prompt
-        self._input = _Line(placeholder=placeholder, compact=True, select_on_focus=False)
-        self._input.cursor_blink = False
+        self._input = Line(self)
+        self._question: Question | None = None
         self._focus_before: Widget | None = None
-        self._told = ""
 
     def compose(self) -> ComposeResult:
-        yield Static(self._prompt, markup=False)
+        yield Static("", markup=False)
         yield self._input
 
     @property
     def text(self) -> str:
         return self._input.value
 
-    def open(self, text: str | None = None) -> None:
-        """Show the line and take the focus; `text` replaces what it says."""
-        if text is not None:
-            self._input.value = text
+    def ask(self, question: Question, text: str = "") -> None:
+        """Show the line with `text` and take the focus."""
+        self._question = None  # what was typed for another question is no answer to this one
+        self.query_one(Static).update(question.prompt)
+        self._input.placeholder = question.placeholder
+        self._input.value = text
+        self._input.cursor_position = len(self._input.value)
+        self._question = question
         if not self.display:
             self._focus_before = self.screen.focused
         self.display = True
-        self._input.focus()
+        self.screen.set_focus(self._input)
+
+    def changed(self, text: str) -> None:
+        if self._question is not None:
+            self._question.changed(text)
+
+    def keep(self) -> None:
+        """Enter; on an empty line the same as escape."""
+        if not self.text:
+            return self.action_clear()
+        question = self._close()
+        if question is not None:
+            question.kept(self.text)
 
     def action_clear(self) -> None:
-        self._input.value = self._told = ""
-        self._close()
-        self.post_message(self.Cleared(self, ""))
+        question = self._close()
+        if question is not None:
+            question.cleared()
 
-    def on_input_changed(self, event: Input.Changed) -> None:
-        event.stop()
-        if event.value != self._told:
-            self._told = event.value
-            self.post_message(self.Changed(self, event.value))
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        if not event.value:
-            self.action_clear()
-            return
-        self._close()
-        self.post_message(self.Kept(self, event.value))
-
-    def _close(self) -> None:
-        self.display = False
+    def _close(self) -> Question | None:
+        question, self._question = self._question, None
         if self._focus_before is not None and self._focus_before.is_attached:
-            self._focus_before.focus()
+            self.screen.set_focus(self._focus_before)
         self._focus_before = None
+        self.display = False
+        return question

@@ -120,15 +120,17 @@ class LineTable(ScrollView, can_focus=True, inherit_bindings=False):
         classes: str | None = None,
         disabled: bool = False,
     ) -> None:
-        """`empty` is shown in place of the first row when there is none."""
+        """`empty` is shown in place of the first row when there is none, `unmatched` when the filter hides them all."""
         super().__init__(name=name, id=id, classes=classes, disabled=disabled)
         self.columns = list(columns)
         self.empty = empty
+        self.unmatched = "nothing matches"
         self._source: RowSource = source if source is not None else NoRows()
         self._filter: Callable[[int], bool] | None = None
         self._shown: list[int] | None = None  # rows that pass the filter, ascending; None: all of them
         self._count = len(self._source)
         self._held: tuple[int, object] = (-1, None)  # what the last CursorMoved said
+        self._anchor: tuple[int, object] = (-1, None)  # the row last under the cursor, also while a filter hides all
         self._drawn: dict[int, Strip] = {}  # what the screen shows, by y
 
     # What is under the cursor
@@ -168,6 +170,10 @@ class LineTable(ScrollView, can_focus=True, inherit_bindings=False):
         if not 0 <= line < self._count:
             return None
         return line if self._shown is None else self._shown[line]
+
+    @property
+    def filter(self) -> Callable[[int], bool] | None:
+        return self._filter
 
     def line_of(self, row: int) -> int | None:
         """The line of this row, None when it is filtered out or does not exist."""
@@ -224,7 +230,7 @@ class LineTable(ScrollView, can_focus=True, inherit_bindings=False):
 
     def _follow_key(self) -> None:
         old = self.cursor
-        line = self._line_for(*self._held)
+        line = self._line_for(*self._anchor)
         self.set_reactive(LineTable.cursor, line)
         if line != old:
             self._scroll_lines(self.top + line - old)
@@ -313,6 +319,8 @@ class LineTable(ScrollView, can_focus=True, inherit_bindings=False):
     def _announce(self) -> None:
         row = self.row
         held = (-1, None) if row is None else (row, self._source.key(row))
+        if row is not None or not len(self._source):
+            self._anchor = held
         if held != self._held:
             self._held = held
             self.post_message(self.CursorMoved(self, *held))
@@ -346,7 +354,8 @@ class LineTable(ScrollView, can_focus=True, inherit_bindings=False):
         line = self.top + y - 1
         row = self.row_at(line)
         if row is None:
-            text = self.empty if self._count == 0 and line == 0 else ""
+            said = self.empty if self._filter is None or not len(self._source) else self.unmatched
+            text = said if self._count == 0 and line == 0 else ""
             return Strip([Segment(fit(text, width), base + style("dim") if text else base)], width)
         runs = lay_out(self._source.cells(row), self.columns, width)
         if line == self.cursor:

@@ -102,15 +102,18 @@ class HelpPage:
 
 
 def gather(screen: Screen[Any]) -> dict[str, list[HelpLine]]:
-    """The bindings that work on `screen` now, by group; the keys of one action together, in order of definition."""
+    """The bindings that work on `screen` now, by group; the keys of one action together, in order of definition.
+
+    Only bindings with an id: those without are Textual's own, such as ways to move the focus that lead nowhere here.
+    """
     groups: dict[str, dict[tuple[str, str], HelpLine]] = {name: {} for name in GROUPS}
     for active in screen.active_bindings.values():
         binding = active.binding
-        if binding.system or not binding.description:
+        if binding.system or not binding.id:
             continue
         lines = groups[_group(active, screen)]
         line = lines.setdefault(
-            (binding.id or binding.action, binding.description),
+            (binding.id, binding.description),
             HelpLine([], binding.description, active.tooltip, active.enabled),
         )
         line.keys.append(screen.app.get_key_display(binding))

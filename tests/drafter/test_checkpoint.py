@@ -17,6 +17,7 @@ from drafter.checkpoint.names import canonical
 from drafter.checkpoint.target import open_target
 from drafter.checkpoint.tensor_files import INDEX, TensorFiles
 from drafter.errors import Cancelled, CheckpointError, FileError, PathError
+from drafter.model.norm import rms_norm
 from drafter.model.weights import build_drafter
 from drafter.wiring import Wiring
 from tests import tiny
@@ -62,7 +63,8 @@ def test_both_layouts_hold_the_same_tensors(tmp_path: Path) -> None:
             assert torch.equal(one.tensors[name].read().to(tensor.dtype), tensor), name
     for one in (flat, nested):
         assert (one.fc_inputs, one.draft_vocab_size, one.dtype) == (3, 40, "BF16")
-        assert (one.missing, one.unused, one.warnings, one.disagreements) == ((), (), (), ())
+        assert (one.missing, one.unused, one.warnings, one.disagreements) == ({}, {}, (), ())
+        assert set(one.expected) == set(one.tensors) and one.misshapen == {}
         assert one.weight_bytes == sum(
             t.numel() * (2 if t.is_floating_point() else t.itemsize) for t in WEIGHTS.values()
         )
@@ -91,7 +93,7 @@ def test_metrics_beside_the_weights_are_read_where_they_can_be(tmp_path: Path) -
 
 def test_shards_are_one_checkpoint(tmp_path: Path) -> None:
     checkpoint = opened(shard(tiny.write_nested(tmp_path / "x", WEIGHTS)))
-    assert checkpoint.tensors.keys() == WEIGHTS.keys() and checkpoint.missing == ()
+    assert checkpoint.tensors.keys() == WEIGHTS.keys() and checkpoint.missing == {}
     assert len({t.path for t in checkpoint.tensors.values()}) == 3
 
 
@@ -120,9 +122,17 @@ def test_a_missing_shard_and_a_tensor_in_two_shards_are_errors(tmp_path: Path) -
     with refused(FileError, "model-00002"):
         opened(folder)
     two = tiny.write_nested(tmp_path / "two", WEIGHTS)
-    save_file({"fc.weight": WEIGHTS["fc.weight"]}, two / "other.safetensors")
-    with refused(FileError, "fc.weight", "two files"):
+    save_file({name: t.bfloat16() for name, t in WEIGHTS.items()}, two / "other.safetensors")
+    with refused(FileError, "two files"):
         opened(two)
+
+
+def test_of_two_files_the_one_with_the_drafter_is_read(tmp_path: Path) -> None:
+    """accelerate's state folders hold other models' weights beside the drafter's."""
+    folder = tiny.write_nested(tmp_path / "x", WEIGHTS)
+    save_file({"norm.weight": torch.zeros(7), "lm_head.weight": torch.zeros(3, 3)}, folder / "model_1.safetensors")
+    one = opened(folder)
+    assert one.tensors.keys() == WEIGHTS.keys() and "model_1.safetensors is not read" in one.warnings[0]
 
 
 # --- names
@@ -160,8 +170,14 @@ def test_missing_and_unused_tensors_are_named(tmp_path: Path) -> None:
         tensors["fc_norm.0.weight"] = torch.ones(32)
 
     checkpoint = opened(rewrite(tiny.write_nested(tmp_path / "x", WEIGHTS), change))
-    assert checkpoint.missing == ("layers.0.mlp.up_proj.weight",)
-    assert set(checkpoint.unused) == {"layers.0.mlp.upp.weight", "fc_norm.0.weight"}
+    assert checkpoint.missing == {"layers.0.mlp.up_proj.weight": "nobody: the forward cannot run"}
+    assert checkpoint.fatal == ("layers.0.mlp.up_proj.weight",)
+    assert checkpoint.unused == {
+        "layers.0.mlp.upp.weight": "should be used: it is no part of a layer as computed here, so another function was "
+        "trained",
+        "fc_norm.0.weight": "should be used: fc_norm is not set",
+    }
+    assert any("fc_norm.0.weight" in warning for warning in checkpoint.warnings)
 
 
 @pytest.mark.parametrize(("flag", "tensor"), [("norm_before_fc", "input_norm.weight"), ("fc_norm", "fc_norm.2.weight")])
@@ -227,12 +243,9 @@ def test_quantised_weights_are_refused_by_name(tmp_path: Path, name: str, dtype:
 @pytest.mark.parametrize(
     ("layer", "top", "word"),
     [
-        ({"kv_lora_rank": 8}, {}, "mla"),
-        ({"rope_parameters": {"rope_type": "yarn", "factor": 4, "rope_theta": 1e4}}, {}, "yarn"),
+        ({"rope_parameters": {"rope_type": "longrope", "factor": 4, "rope_theta": 1e4}}, {}, "longrope"),
         ({"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4}}, {}, "factor"),
-        ({"partial_rotary_factor": 0.5}, {}, "partial"),
         ({"hidden_act": "gelu"}, {}, "gelu"),
-        ({}, {"tie_word_embeddings": True}, "tied"),
         ({"num_key_value_heads": 3}, {}, "3 key heads"),
         ({"vocab_size": 39}, {}, "vocabulary"),
     ],
@@ -247,12 +260,6 @@ def test_what_would_be_computed_wrongly_is_refused_by_name(
 
 
 def test_other_refusals(tmp_path: Path) -> None:
-    with refused(CheckpointError, "2 decoder layers"):
-        two = replace(tiny.SIZES, layers=2)
-        built(tiny.write_nested(tmp_path / "two", tiny.tiny_weights(0, two), two))
-    with refused(CheckpointError, "auxiliary"):
-        changes = {"eagle_config": {"use_aux_hidden_state": False}}
-        built(tiny.write_flat(tmp_path / "noaux", WEIGHTS, embed=True, changes=changes))
     bare = tiny.write_nested(tmp_path / "bare", WEIGHTS)
     (bare / "model.safetensors").unlink()
     assert not opened(bare).has_weights
@@ -275,10 +282,9 @@ def test_loading_can_be_cancelled(tmp_path: Path) -> None:
 def test_the_embedding_comes_from_the_target_where_the_checkpoint_has_none(tmp_path: Path) -> None:
     folder, target = tiny.write_flat(tmp_path / "x", WEIGHTS), tiny.write_target(tmp_path / "target", WEIGHTS)
     drafter = built(folder, target=target)
-    assert drafter.embedding.source == "the target's"
-    assert torch.equal(
-        drafter.embedding.rows(torch.tensor([5, 3, 5])).float(), WEIGHTS["embed_tokens.weight"][[5, 3, 5]]
-    )
+    table = drafter.embedding(Wiring.trained(drafter.config))
+    assert table.source == "the target's"
+    assert torch.equal(table.rows(torch.tensor([5, 3, 5])).float(), WEIGHTS["embed_tokens.weight"][[5, 3, 5]])
     with refused(CheckpointError, "--target"):
         built(folder)
     with refused(CheckpointError, "[97, 24]"):
@@ -290,9 +296,10 @@ def test_the_embedding_comes_from_the_target_where_the_checkpoint_has_none(tmp_p
 def test_a_head_comes_from_the_rows_of_the_target(tmp_path: Path) -> None:
     folder = rewrite(tiny.write_nested(tmp_path / "x", WEIGHTS), lambda t: t.pop("lm_head.weight"))
     drafter = built(folder, target=tiny.write_target(tmp_path / "target", WEIGHTS))
-    hidden = torch.randn(2, 32)
+    hidden, wiring = torch.randn(2, 32), Wiring.trained(drafter.config)
     rows = tiny.target_weights(WEIGHTS)["lm_head.weight"][torch.arange(40) + WEIGHTS["d2t"]]
-    assert torch.allclose(drafter.logits(hidden), drafter.final_norm(hidden) @ rows.T, atol=1e-5)
+    normed = rms_norm(hidden, WEIGHTS["norm.weight"], 1e-5)
+    assert torch.allclose(drafter.logits(hidden, wiring), normed @ rows.T, atol=1e-5)
     with refused(CheckpointError, "lm_head", "--target"):
         built(folder)
 
@@ -321,6 +328,15 @@ def test_a_tied_target_and_one_inside_a_larger_model(tmp_path: Path) -> None:
     target = open_target(folder)
     assert target.hidden_size == 32 and target.norm_is_one_plus_weight and target.norm is None
     assert target.embed is not None and target.embed.name == "language_model.model.embed_tokens.weight"
+
+
+def test_of_two_embeddings_the_one_of_the_right_shape_is_taken(tmp_path: Path) -> None:
+    folder = rewrite(
+        tiny.write_target(tmp_path / "x", WEIGHTS), lambda t: t.update({"tower.embed_tokens.weight": torch.zeros(4, 4)})
+    )
+    for one in (folder, shard(folder, 2)):
+        embed = open_target(one).embed
+        assert embed is not None and embed.name == "model.embed_tokens.weight"
 
 
 def test_targets_that_are_none(tmp_path: Path) -> None:

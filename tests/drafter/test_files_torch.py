@@ -216,8 +216,6 @@ def test_what_is_no_torch_file_is_refused(tmp_path: Path, data: bytes, word: str
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
-    with refused(FileError, "old, unindexed"):
-        read_torch_file(saved(tmp_path / "x.pt", [torch.ones(2)], _use_new_zipfile_serialization=False))
     np.savez(tmp_path / "x.npz", a=np.arange(3))
     with refused(FileError, "data.pkl"):
         read_torch_file(tmp_path / "x.npz")
@@ -262,3 +260,44 @@ def test_older_torch_gives_the_same_tensors(tmp_path: Path, monkeypatch: pytest.
     assert same(now["a"][0].read(), older["a"][0].read()) and same(value["a"][0], older["a"][0].read())
     assert same(now["a"][1].read(), older["a"][1].read()) and same(now["b"].read(), older["b"].read())
     assert now["a"][1].offset == older["a"][1].offset
+
+
+# --- the kind from before torch 1.6
+
+
+def old(path: Path, value: Any) -> Path:
+    return saved(path, value, _use_new_zipfile_serialization=False)
+
+
+def test_files_from_before_the_zip_are_read_by_position(tmp_path: Path) -> None:
+    base = torch.randn(6, 4)
+    value = {"a": base, "view": base[2:4, 1:], "half": torch.ones(3).half(), "ids": torch.arange(5), "n": [1, "x"]}
+    read = read_torch_file(old(tmp_path / "x.bin", value))
+    for name in ("a", "view", "half", "ids"):
+        assert torch.equal(read[name].read(), value[name]), name
+    assert read["a"].offset != read["half"].offset and read["n"] == [1, "x"]
+
+
+def test_old_files_run_no_code(tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    path = old(tmp_path / "x.bin", {"fc.weight": tiny._Command(f"touch {marker}")})
+    with refused(UnsafeFileError, "nothing in it was run"):
+        read_torch_file(path)
+    assert not marker.exists()
+
+
+def test_old_files_that_are_cut_or_forged_are_refused(tmp_path: Path) -> None:
+    data = old(tmp_path / "x.bin", {"a": torch.ones(64), "b": torch.ones(3)}).read_bytes()
+    for end in range(0, len(data) - 1, 7):
+        (tmp_path / "cut.bin").write_bytes(data[:end])
+        with refused(FileError):
+            read_torch_file(tmp_path / "cut.bin")
+    at = data.rindex((64).to_bytes(8, "little"))
+    (tmp_path / "forged.bin").write_bytes(data[:at] + (2**40).to_bytes(8, "little") + data[at + 8 :])
+    with refused(FileError, "another length"):
+        read_torch_file(tmp_path / "forged.bin")
+
+
+def test_an_old_stride_bomb_is_refused(tmp_path: Path) -> None:
+    with refused(UnsafeFileError, "repeats"):
+        read_torch_file(old(tmp_path / "x.bin", {"a": torch.zeros(1).expand(10**12)}))

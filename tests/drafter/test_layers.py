@@ -14,7 +14,22 @@ from tests import tiny
 ROOT = Path(__file__).parents[2]
 HEAVY = ("torch", "numpy", "pyarrow", "textual", "plotext", "rich", "tokenizers", "tiktoken", "safetensors")
 # each may import those after it
-LAYERS = ["scoring", "drafting", "model", "wiring", "sample", "checkpoint", "files", "errors", "safe"]
+LAYERS = [
+    "fix",
+    "serving",
+    "scoring",
+    "drafting",
+    "model",
+    "wiring",
+    "sample",
+    "checkpoint",
+    "files",
+    "log",
+    "export",
+    "json_text",
+    "errors",
+    "safe",
+]
 
 LISTING = """
 import importlib, pkgutil, sys

@@ -175,7 +175,7 @@ def test_hostile_strings_stay_text(world: World) -> None:
         for thing in ("<img", "[x](", "@you", "#7", "**b**"):
             assert thing not in bare, line
         if line.startswith("|"):
-            assert len(_cells(line)) in (3, 4, 5, 9), line
+            assert len(_cells(line)) in (3, 4, 5, 10), line
 
 
 def _outside_code(line: str) -> str:
@@ -222,7 +222,9 @@ def test_a_long_session_fits_into_an_issue(world: World) -> None:
 
 def test_write_atomically(tmp_path: Path) -> None:
     path = tmp_path / "new/folder/x.json"
-    assert write_atomically(path, "one") == path
+    with refused(FileError, "No such file"):
+        write_atomically(path, "one")
+    assert write_atomically(path, "one", make_folder=True) == path
     write_atomically(path, "two")
     assert path.read_text() == "two"
     assert os.listdir(path.parent) == ["x.json"]
@@ -258,3 +260,30 @@ def test_a_file_of_another_kind_is_left_alone(tmp_path: Path) -> None:
     log.close()
     assert notes.read_text(encoding="utf-8") == "mine\n"
     assert log.path is None and "another kind" in log.problem
+
+
+def test_links_and_pipes_stay_what_they_are(tmp_path: Path) -> None:
+    real = tmp_path / "real.json"
+    real.write_text("old", encoding="utf-8")
+    link = tmp_path / "link.json"
+    link.symlink_to(real)
+    assert write_atomically(link, "new") == link
+    assert link.is_symlink() and real.read_text(encoding="utf-8") == "new"
+    null = Path("/dev/null")
+    write_atomically(null, "nothing")
+    assert null.is_char_device()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link.json", "real.json"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("in /Users/Jane Doe/models/x; expected", "in ~/models/x; expected"),
+        ("/mnt/home/alice/x", "~/x"),
+        ("C:\\Users\\jane\\x", "~\\x"),
+        ("/homes/bob and more", "~ and more"),
+        ("/data/homework/x", "/data/homework/x"),
+    ],
+)
+def test_homes_of_others_are_shortened(text: str, shown: str) -> None:
+    assert shorten(text) == shown

@@ -83,7 +83,7 @@ def test_another_checkpoint_keeps_the_sample_and_renews_its_claims(flat: World, 
     session = replace(flat, output=tmp_path / "run").session()
     one, two = session.last_found
     session.choose_checkpoint(two)
-    assert [s.claim.label for s in session.sample.slots if s.claim] == ["embed", "2", "4", "last"]
+    assert [s.claim.label for s in session.sample.slots if s.claim] == ["embed", "2", "4"]
     session.choose_checkpoint(one)
     assert [s.claim for s in session.sample.slots] == [None] * 4
 
@@ -243,9 +243,11 @@ def test_options_are_refused_before_anything_is_opened(options: dict[str, Any], 
 
 @pytest.mark.parametrize("ordering", ["0,1", "0,1,4", "0,1,2,3"])
 def test_orderings_that_do_not_fit(flat: World, ordering: str) -> None:
-    session = flat.session(orderings=(ordering,))
     with refused(WiringError, "expected"):
-        session.orderings()
+        flat.session(orderings=(ordering,))
+    session = flat.session()
+    with refused(WiringError, "expected"):
+        session.orderings([ordering])
 
 
 def test_views_and_paths_that_are_not_there(flat: World) -> None:
@@ -315,3 +317,14 @@ def test_the_same_calls_have_the_same_digests(flat: World) -> None:
         return [r["digest"] for r in session.log.records if r["record"] == "call"]
 
     assert digests() == digests()
+
+
+def test_a_weight_that_is_no_number_is_said(flat: World) -> None:
+    weights = load_file(flat.output / "7/model.safetensors")
+    weights["lm_head.weight"][3, 5] = float("nan")
+    save_file(weights, flat.output / "7/model.safetensors")
+    session = flat.session(depth=1, orderings=("0,1,2",))
+    session.choose_checkpoint(session.pick(session.find()))
+    result = session.score(session.list_samples().paths[:1])
+    (warning,) = session.score_json(result)["warnings"]
+    assert warning.startswith("lm_head.weight holds values that are not finite")

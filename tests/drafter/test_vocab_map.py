@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from drafter.checkpoint.head_rows import head_agreement
 from drafter.checkpoint.vocab_map import VocabMap, read_vocab_map
 from drafter.errors import CheckpointError
 from tests import tiny
@@ -108,3 +109,71 @@ def test_a_t2d_of_another_length_says_nothing(t2d: Tensor) -> None:
 def test_t2d_as_numbers_marks_too() -> None:
     made = tiny.vocab_map(0)
     assert read_vocab_map(made["d2t"], made["t2d"].to(torch.uint8), D, V).tests[0].not_in_t2d == 0
+
+
+# --- readings asked for, and doubts
+
+
+def test_a_reading_asked_for_is_taken_whatever_the_data_says() -> None:
+    made = tiny.vocab_map(0)
+    for reading, ids in (("offset", torch.arange(D) + made["d2t"]), ("direct", made["d2t"])):
+        vocab = read_vocab_map(made["d2t"], made["t2d"], D, V, reading)
+        assert torch.equal(vocab.target_ids, ids) and vocab.reading.endswith(", as asked")
+        assert bool(vocab.warning) == (reading == "direct")
+
+
+def test_a_reading_that_leads_out_of_the_vocabulary_is_refused() -> None:
+    made = tiny.vocab_map(0, kind="direct")
+    with refused(CheckpointError, "read as offsets", "outside"):
+        read_vocab_map(made["d2t"], made["t2d"], D, V, "offset")
+    with refused(CheckpointError, "read as direct ids"):
+        read_vocab_map(tiny.vocab_map(0, kind="unsorted")["d2t"], None, D, V, "direct")
+
+
+def test_a_t2d_that_marks_another_number_is_no_judge() -> None:
+    made = tiny.vocab_map(0)
+    few = made["t2d"].clone()
+    few[few.nonzero()[0]] = False
+    vocab = read_vocab_map(made["d2t"], few, D, V)
+    assert vocab.reading == "offsets" and vocab.warning == f"t2d marks {D - 1} ids, the head has {D} rows"
+
+
+@pytest.mark.parametrize("marks", [torch.zeros(V).bool(), torch.ones(V).bool()])
+def test_maps_as_trainers_make_them_first_were_never_set(marks: Tensor) -> None:
+    vocab = read_vocab_map(torch.zeros(D).long(), marks, D, V)
+    assert "never set" in vocab.warning
+    assert "never set" in read_vocab_map(torch.zeros(D).long(), None, D, V).warning
+
+
+def test_zeros_are_right_where_the_first_ids_are_marked() -> None:
+    marks = torch.arange(V) < D
+    assert read_vocab_map(torch.zeros(D).long(), marks, D, V).warning == ""
+
+
+def test_a_map_valid_in_both_readings_is_said_to_be_doubtful() -> None:
+    vocab = read_vocab_map(torch.arange(D), None, D, V)
+    assert vocab.reading == "offsets" and "both readings" in vocab.warning
+    assert read_vocab_map(torch.arange(D), torch.arange(V) < D, D, V).reading == "direct ids"
+
+
+def test_a_map_that_reorders_the_whole_vocabulary_is_said() -> None:
+    d2t = torch.tensor([1, -1, *[0] * (V - 2)])
+    assert "vLLM and SafeAILab ignore" in read_vocab_map(d2t, None, V, V).warning
+
+
+def test_a_damaged_map_of_the_whole_vocabulary_is_ignored() -> None:
+    d2t = torch.zeros(V).long()
+    d2t[3] = V
+    vocab = read_vocab_map(d2t, None, V, V)
+    assert torch.equal(vocab.target_ids, torch.arange(V)) and "ignored" in vocab.warning
+
+
+def test_rows_of_the_head_against_the_targets() -> None:
+    torch.manual_seed(0)
+    target = torch.randn(V, 32)
+    ids = torch.randperm(V)[:D]
+    right = head_agreement(target[ids] + 0.1 * torch.randn(D, 32), target, ids)
+    assert right.matched > 0.9 and abs(right.shuffled) < 0.2 and right.fits
+    wrong = head_agreement(target[torch.arange(D)], target, ids)
+    assert not wrong.fits
+    assert not head_agreement(torch.randn(D, 32), target, ids).fits

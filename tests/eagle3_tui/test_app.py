@@ -29,8 +29,9 @@ async def test_screens(story: Path, size: tuple[int, int]) -> None:
             app.action_view(view)
             await settle(app, pilot)
             check_golden(f"{view}-{name}", dump(app))
-        await pilot.press("5")  # what stands in the log, and when, depends on how fast the machine is
-        assert all(call in dump(app) for call in ("choose_checkpoint", "choose_sample", "load", "score"))
+        await pilot.press("6")  # what stands in the log, and when, depends on how fast the machine is
+        calls = {record.get("call") for record in app.controller.session.log.records}
+        assert {"choose_checkpoint", "choose_sample", "load", "score"} <= calls and "digest" in dump(app)
         for view, panes in (("checkpoints", ("config", "tensors")), ("samples", ("text", "slots"))):
             app.action_view(view)
             for pane in panes:
@@ -91,7 +92,7 @@ async def test_orderings_view_makes_one_current(story: Path) -> None:
         await pilot.press("s", "s")
         assert [table.source.key(i) for i in range(table.line_count)] == sorted(order)
         before = dump(app)
-        await pilot.press("v")
+        await pilot.press("V")
         assert "joint" in dump(app) and dump(app) != before
         await pilot.press("a")
         await settle(app, pilot)
@@ -191,7 +192,7 @@ async def test_any_size(story: Path, size: tuple[int, int]) -> None:
     app = story_app(story)
     async with app.run_test(size=size) as pilot:
         await settle(app, pilot)
-        for key in "12345":
+        for key in "123456":
             await pilot.press(key, "j")
         await settle(app, pilot)
         await pilot.resize_terminal(80, 24)
@@ -225,12 +226,16 @@ async def test_a_broken_checkpoint_does_not_hide_the_others(story: Path) -> None
     app = story_app(story)
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(app, pilot)
-        assert app.controller.state.message_kind == "bad"
-        assert "truncated" in app.controller.state.message
-        app.view.query_one("#runs", LineTable).move_to_row(1)
-        await pilot.press("enter")
+        state = app.controller.state
+        assert state.chosen is not None and state.chosen.name == "0" and state.ready and state.scores is not None
+        broken = next(f for f in state.found if f.name == "1")
+        assert broken.state and broken.state[:24] in dump(app)
+        app.controller.choose_checkpoint(broken)
         await settle(app, pilot)
-        assert app.controller.state.ready and app.controller.state.scores is not None
+        assert state.message_kind == "bad" and state.chosen.name == "0"
+        app.controller.choose_checkpoint(state.found[0])
+        await settle(app, pilot)
+        assert state.ready and state.scores is not None
 
 
 async def test_hostile_names_are_text(story: Path) -> None:
@@ -257,7 +262,7 @@ async def test_escape_stops_a_sweep(story: Path) -> None:
         app.controller.score_all()
         await pilot.press("escape")
         await settle(app, pilot)
-        assert app.controller.state.message == "cancelled"
+        assert app.controller.state.message == "stopped: scoring"
         app.controller.score_one()
         await settle(app, pilot)
         scores = app.controller.state.scores
@@ -271,3 +276,20 @@ async def test_nothing_to_show_ends_the_app(tmp_path: Path, monkeypatch: pytest.
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(app, pilot)
     assert app.return_value == 2 and "the folder is empty" in app.farewell
+
+
+async def test_a_sample_that_does_not_fit_changes_nothing(story: Path) -> None:
+    two = tiny.tiny_sample(5, tiny.tiny_weights(1), depths=(0, 2))
+    tiny.write_v1_sample(story / "samples" / "data_7.pt", two)
+    app = story_app(story, slots=None)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(app, pilot)
+        state = app.controller.state
+        before = state.sample
+        app.controller.choose_sample(story / "samples" / "data_7.pt")
+        await settle(app, pilot)
+        assert "2 recorded states" in state.message and state.sample is before
+        assert app.controller.session.sample.path.name == "data_1.pt"
+        await pilot.press("3", "j")
+        await settle(app, pilot)
+        assert state.step is not None and state.step.at == state.row + 2

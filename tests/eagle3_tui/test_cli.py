@@ -242,6 +242,7 @@ def test_score_text(run: Run, world: World) -> None:
 
 def test_output_goes_to_a_file_at_once(run: Run, world: World, tmp_path: Path) -> None:
     out = tmp_path / "out"
+    out.mkdir()
     common = ["--ordering", "0,1,2", "--no-log", "--depth", 1]
     assert run("score", world.output, *common, "--json", "-o", out / "x.json")[:2] == (0, "")
     assert json.loads((out / "x.json").read_text())["orderings"][0]["slots"] == [0, 1, 2]

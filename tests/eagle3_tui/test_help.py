@@ -7,7 +7,7 @@ from typing import ClassVar
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 
-from eagle3_tui.widgets.filter_input import FilterInput
+from eagle3_tui.widgets.filter_input import FilterInput, Question
 from eagle3_tui.widgets.line_table import Column, LineTable
 from eagle3_tui.widgets.modal_help import HelpScreen, gather
 from tests.eagle3_tui.test_line_table import Rows
@@ -19,8 +19,9 @@ class Window(App[None]):
         Binding("q", "quit", "Quit", id="app.quit", tooltip="leave"),
         Binding("question_mark", "help", "Help", id="app.help", tooltip="this page"),
         Binding("slash", "filter", "Filter", id="app.filter", tooltip="[/foo] \x1b[31m"),
-        Binding("x", "grey", "Grey", tooltip="not now"),
-        Binding("y", "gone", "Gone"),
+        Binding("x", "grey", "Grey", id="app.grey", tooltip="not now"),
+        Binding("y", "gone", "Gone", id="app.gone"),
+        Binding("z", "nameless", "Nameless"),
     ]
     legend: ClassVar[list[tuple[str, str]]] = [("x", "a wrong prediction"), ("[/b]", "\x1b[31m is text")]
 
@@ -39,16 +40,16 @@ class Window(App[None]):
         self.push_screen(HelpScreen(self.screen, self.legend))
 
     def action_filter(self) -> None:
-        self.query_one(FilterInput).open()
+        self.query_one(FilterInput).ask(self.question())
 
-    def on_filter_input_changed(self, event: FilterInput.Changed) -> None:
-        self.said.append(("changed", event.text))
-
-    def on_filter_input_kept(self, event: FilterInput.Kept) -> None:
-        self.said.append(("kept", event.text))
-
-    def on_filter_input_cleared(self, event: FilterInput.Cleared) -> None:
-        self.said.append(("cleared", event.text))
+    def question(self) -> Question:
+        return Question(
+            "/",
+            "text",
+            kept=lambda text: self.said.append(("kept", text)),
+            changed=lambda text: self.said.append(("changed", text)),
+            cleared=lambda: self.said.append(("cleared", "")),
+        )
 
 
 def shown(app: App[None]) -> str:
@@ -64,7 +65,7 @@ async def test_bindings_are_grouped_by_where_they_work():
         assert here["Up"] == ["↑", "k"] and here["Half page down"] == ["^d"] and len(here) == 9
         everywhere = {line.description: line for line in groups["everywhere"]}
         assert everywhere["Quit"].tooltip == "leave" and everywhere["Help"].keys == ["?"]
-        assert not everywhere["Grey"].enabled and "Gone" not in everywhere
+        assert not everywhere["Grey"].enabled and not {"Gone", "Nameless"} & set(everywhere)
 
 
 async def test_help_opens_scrolls_and_closes():
@@ -114,10 +115,10 @@ async def test_filter_text_is_harmless():
     app = Window()
     async with app.run_test(size=(60, 12)) as pilot:
         line = app.query_one(FilterInput)
-        line.open("a\x1b[31m\u202eb")
+        line.ask(app.question(), "a\x1b[31m\u202eb")
         await pilot.pause()
         assert line.text == "a[31mb" and "\x1b" not in shown(app)
         assert line._input.cursor_blink is False
-        line.open("")
+        line.ask(app.question())
         await pilot.press("enter")
         assert app.said[-1] == ("cleared", "") and not line.display
