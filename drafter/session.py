@@ -186,8 +186,8 @@ class Session:
         with Logged(self.log, "choose_sample", {"path": str(path), "slots": self.options.slots}) as logged:
             sample = self.open_sample(path)
             self._check_fits(sample)
-            self._now.sample, self._now.run, self._now.probes, self._now.drafted = sample, None, [], {}
             self._find_tokens(path)
+            self._now.sample, self._now.run, self._now.probes, self._now.drafted = sample, None, [], {}
             logged.result = {"format": sample.format, "tokens": sample.length, "fingerprint": fingerprint(path)}
         return sample
 

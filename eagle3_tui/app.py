@@ -162,6 +162,10 @@ class InspectorApp(App[int], inherit_bindings=False):
             if isinstance(focused, Line) and event.text:
                 focused.take(event.text.splitlines()[0])
             return isinstance(focused, Line)
+        if isinstance(focused, Line) and event.key.startswith("alt+") and event.character:
+            # escape and the next key in one packet, which nobody can tell from an alt chord; none is bound
+            await self._check_bindings("escape")
+            return await self._take(Key(event.key.removeprefix("alt+"), event.character))
         if isinstance(focused, Line) and event.is_printable and event.character:
             focused.take(event.character)
             return True

@@ -444,7 +444,7 @@ def _step_ordering(session: Session, sample: Path) -> Ordering:
             every = session.orderings(["all"])
             result = session.score([sample], every, lambda r: show(f"scored {r.done} of {r.planned}"), depth=1)
         best, tied = result.best()
-        others = f", {len(tied)} others tied with it" if tied else ""
+        others = f", {len(tied)} more tied with it" if tied else ""
         ordering, why = (best, f"the best on this sample{others}") if best else session.first_ordering()
     _say(f"ordering: {','.join(map(str, ordering))} ({why})")
     return ordering

@@ -171,7 +171,12 @@ class Controller:
             self._changed("sample")
             return self._blocked("opening", error)
         self._wanted = state.sample.path
-        self._explain("opening", error)
+        self._go_on("opening", error)
+
+    def _go_on(self, doing: str, error: Exception) -> None:
+        """What was asked for cannot be had: say so, and take up again the work that was stopped for it."""
+        state = self.state
+        self._explain(doing, error)
         self._changed("ready")
         if state.ready and (state.scores is None or not state.scores.complete):
             self.score_one()
@@ -411,13 +416,16 @@ class Controller:
         def done(switches: dict[str, str]) -> None:
             state = self.state
             state.forget_results()
-            state.ready, state.switches = True, switches
+            state.switches = switches
+            if not state.placement:
+                return self._load()  # what stood in the way may have been a switch
+            state.ready = True
             self._changed("wiring")
             self._changed("ordering")
             if state.sample is not None:
                 self.score([state.sample.path])
 
-        self._submit("wiring", work, "wiring", CHOOSE, done)
+        self._submit("wiring", work, "wiring", CHOOSE, done, lambda error: self._go_on("wiring", error))
 
     @staticmethod
     def _switches(wiring: Wiring) -> dict[str, str]:

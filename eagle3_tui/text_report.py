@@ -158,7 +158,7 @@ def step(data: Json) -> str:
             left=(5,),
         ),
         "",
-        *table([["draft", "", "token", "truth"], *_chain(data["chain"])], left=(1, 2, 3)),
+        *table([["step", "", "token", "truth"], *_chain(data["chain"])], left=(1, 2, 3)),
         "",
         f"accept length {data['accept_length']} (with the bonus token)",
     ]
@@ -176,7 +176,7 @@ def _chain(chain: list[Json]) -> list[list[str]]:
     rows = []
     for k, link in enumerate(chain):
         truth = link["truth"]
-        mark = "?" if truth is None else "=" if link["hit"] else "x"
+        mark = "-" if truth is None else "=" if link["hit"] else "x"
         rows.append([str(k), mark, _token(link), "past the end" if truth is None else _token(truth)])
     return rows
 

@@ -16,6 +16,7 @@ from drafter.files.stored import StoredTensor
 
 NOBODY = "nobody: the forward cannot run"
 _TRAINING = "training only"
+ANOTHER = "should be used: it is no part of a layer as computed here, so another function was trained"
 _NORM = "hidden_norm.weight"
 
 
@@ -133,7 +134,7 @@ def _why_unused(name: str, config: DrafterConfig) -> str:
     if layer and name.endswith(_NORM):
         return "SGLang's name for the norm before this layer; input_layernorm is taken"
     if layer is not None:
-        return "should be used: it is no part of a layer as computed here, so another function was trained"
+        return ANOTHER
     return "not read by this forward"
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from drafter.checkpoint.checkpoint import Checkpoint
 from drafter.checkpoint.fused import SCALES
+from drafter.checkpoint.inventory import ANOTHER
 from drafter.checkpoint.target import TargetFolder
 from drafter.errors import CheckpointError
 from drafter.files.stored import FLOATS
@@ -47,6 +48,13 @@ def check_runnable(checkpoint: Checkpoint) -> None:
         raise CheckpointError(f"no {names} ({len(checkpoint.fatal)} missing)", where=where)
     if config.attention == "gqa" and config.num_heads % config.num_kv_heads:
         raise CheckpointError(f"{config.num_heads} heads over {config.num_kv_heads} key heads", where=where)
+    strange = [name for name, why in checkpoint.unused.items() if why == ANOTHER]
+    if strange:
+        raise CheckpointError(
+            f"{strange[0]!r} ({len(strange)} such), no part of a layer as computed here",
+            expected="the drafter's layer without it: another function was trained",
+            where=where,
+        )
     if checkpoint.misshapen:
         name, said = next(iter(checkpoint.misshapen.items()))
         more = len(checkpoint.misshapen) - 1

@@ -228,8 +228,8 @@ class OrderingsView(View):
         what = f"{len(result.samples)} samples pooled" if scores.pooled else "this sample"
         how = f"{what}, mask {result.mask}, {self._reading}"
         if not scores.complete:
-            on = ", ranked on the rows that all of these share" if scores.pooled else ""
-            how = f"{result.done} of {result.planned} scored{on}; {how}"
+            on = "ranked on the rows that all share" if scores.pooled else what
+            how = f"{result.done} of {result.planned} scored, {on}; {self._reading}"
         detail.say([first, [(how, "dim")], [(current(state), "dim")], [conclusion(state)]])
 
 

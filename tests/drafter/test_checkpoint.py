@@ -393,3 +393,11 @@ def test_a_broken_second_config_is_a_warning(tmp_path: Path) -> None:
     (folder / "config_speculators.json").write_text('{"speculators_model_type": "eagle3"}')
     one = opened(folder)
     assert one.trained_config is None and "what training wrote is not known" in one.warnings[0]
+
+
+def test_a_layer_with_more_to_it_is_refused(tmp_path: Path) -> None:
+    """NeMo's gated attention: its gate would be left out without a word, and every number be wrong."""
+    gate = "layers.0.self_attn.g_proj.weight"
+    folder = rewrite(tiny.write_nested(tmp_path / "x", WEIGHTS), lambda t: t.update({gate: torch.ones(4, 4)}))
+    with refused(CheckpointError, gate, "another function was trained"):
+        built(folder)

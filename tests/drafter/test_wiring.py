@@ -117,9 +117,7 @@ def test_the_story_of_the_wrong_slots() -> None:
 def test_the_trained_view_is_the_configs(switches: tuple[bool, bool]) -> None:
     options = dict(zip(("norm_before_residual", "norm_output"), switches, strict=True))
     config = read_config(tiny.nested_config(tiny.tiny_weights(), **options), "config.json")
-    assert view_wiring("trained", config) == Wiring(
-        "trained", *switches, rope=config.rope, window="still"
-    )
+    assert view_wiring("trained", config) == Wiring("trained", *switches, rope=config.rope, window="still")
 
 
 @pytest.mark.parametrize("view", ["sglang", "sglang@0.5.9", "", "Trained", "x\x1b[1m"])

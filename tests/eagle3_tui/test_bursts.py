@@ -81,7 +81,5 @@ def test_a_burst_on_a_real_terminal(story: Path) -> None:
         terminal.send(b"/qu")
         terminal.read(quiet=0.5)
         assert any(line.startswith("/ qu") for line in terminal.lines), terminal.lines
-        terminal.send(b"\x1b")
-        terminal.read(quiet=0.5)
-        terminal.send(b"q")
+        terminal.send(b"\x1bq")
         assert terminal.wait() == 0

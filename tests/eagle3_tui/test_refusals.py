@@ -96,6 +96,28 @@ async def test_a_refused_choice_leaves_the_work_going(story: Path) -> None:
         assert state.step is not None and state.step.at == state.row + 2
 
 
+async def test_a_refused_switch_leaves_the_work_going(story: Path) -> None:
+    app = story_app(story)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(app, pilot)
+        app.controller.score_one()
+        app.controller.set_switch("rope_base", "x")
+        await settle(app, pilot)
+        state = app.controller.state
+        assert state.message_kind == "bad" and state.scores is not None and state.scores.complete
+
+
+async def test_a_switch_that_stands_in_the_way_can_be_given_back(story: Path) -> None:
+    app = story_app(story, switches=(("rope_type", "linear"),))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(app, pilot)
+        state = app.controller.state
+        assert not state.ready or state.scores is None
+        await pilot.press("5", "x")
+        await settle(app, pilot)
+        assert state.ready and state.scores is not None and state.trained_switches == state.switches
+
+
 async def test_a_sample_asked_for_while_torch_loads_is_opened(story: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ready = Controller._torch_ready
 
