@@ -1,4 +1,4 @@
-"""Make screenshots/*.svg from the demo, and *.png where Chromium is installed (only it draws the SVG right).
+"""Make screenshots/*.svg from the demo, and some as *.png where Chromium is installed (only it draws the SVG right).
 
     python scripts/screenshots.py [--png]
 
@@ -37,6 +37,8 @@ SHOTS: dict[str, tuple[tuple[int, int], Keys]] = {
     "wiring": ((80, 24), ("5",)),
     "log": ((80, 24), ("6",)),
 }
+
+AS_PNG = ("checkpoints", "step", "step-80x24", "orderings", "wiring")  # a picture weighs ten times its SVG
 
 
 async def settle(app: InspectorApp, pilot: Pilot[int]) -> None:
@@ -77,7 +79,7 @@ async def main(png: bool, only: list[str]) -> None:
         if only and name not in only:
             continue
         path = await shoot(name, size, keys)
-        if png:
+        if png and name in AS_PNG:
             to_png(path)
         print(path.name)
 
