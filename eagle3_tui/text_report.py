@@ -242,8 +242,21 @@ def _config(config: Json) -> list[str]:
             evidence = f"default: {field['note'] or field['key']}"
         else:
             evidence = f"{field['source']}: {field['key']}" + (f" ({field['note']})" if field["note"] else "")
-        rows.append([safe(name), safe(field["value"]), safe(evidence)])
+        rows.append([safe(name), safe(_value(field["value"])), safe(evidence)])
     return table(rows, left=(0, 1, 2))
+
+
+def _value(value: Any) -> str:
+    """One field for people: `default, base 10000` for RoPE, `-` for what is not there."""
+    if value is None:
+        return "-"
+    if isinstance(value, list):
+        return ",".join(map(str, value)) or "-"
+    if not isinstance(value, dict):
+        return str(value)
+    rest = {k: v for k, v in value.items() if k not in ("type", "base") and v is not False}
+    head = [f"{value['type']}, base {value['base']:g}"] if {"type", "base"} <= value.keys() else []
+    return ", ".join([*head, *(f"{k} {v}" for k, v in rest.items())])
 
 
 def _disagreements(found: list[Json]) -> list[str]:

@@ -96,19 +96,29 @@ def packages(*names: str) -> dict[str, str]:
     return {**{name: version(name) for name in (*names, "torch", "transformers")}, "python": platform.python_version()}
 
 
+def calmed(everything: Mapping[str, Tensor], gain: float) -> dict[str, Tensor]:
+    """`everything` with its matrices times `gain`: rounding grows with the gain, and what is left is the function."""
+    matrices = {k for k, t in everything.items() if t.is_floating_point() and t.dim() == 2 and "embed" not in k}
+    return {k: t * gain if k in matrices else t for k, t in everything.items()}
+
+
 def record(
-    folder: Path, cases: Mapping[str, Case], run: Callable[[Case, dict[str, Tensor], TinySample], Tensor]
+    folder: Path,
+    cases: Mapping[str, Case],
+    run: Callable[[Case, dict[str, Tensor], TinySample], Tensor],
+    gain: float = 1.0,
+    file: str = "logits.safetensors",
 ) -> None:
-    """logits.safetensors: the logits [K, T-1, D] of each case, float32.
+    """`file`: the logits [K, T-1, D] of each case, float32, on weights times `gain`.
 
     Rows whose input token does not exist (t+1+k > T-1) were fed some other token and mean nothing.
     """
     torch.set_num_threads(1)
     folder.mkdir(parents=True, exist_ok=True)
-    everything = superset()
+    everything = calmed(superset(), gain)
     logits = {}
     for name, case in cases.items():
         with torch.no_grad():
             logits[name] = run(case, weights_of(case, everything), text(everything)).float().contiguous()
         print(f"{name}: {tuple(logits[name].shape)}, largest {float(logits[name].abs().max()):.2f}")
-    save_file(logits, folder / "logits.safetensors")
+    save_file(logits, folder / file)

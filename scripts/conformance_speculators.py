@@ -6,8 +6,8 @@ Run from the repository root, on the CPU, in an environment of its own with `pip
     python -m scripts.conformance_speculators tests/data/speculators_tiny
 
 Recorded: weights.safetensors, the tensors of `scripts/conformance_cases.py` in bfloat16, which they are exactly;
-logits.safetensors, see there (`sdpa` attention; `flex` wants a multiple of 128 tokens on the CPU); metrics.json, the
-package's own accuracy counts on made-up predictions, under loss masks with gaps.
+logits.safetensors and logits_calm.safetensors, see there (`sdpa` attention; `flex` wants a multiple of 128 tokens on
+the CPU); metrics.json, the package's own accuracy counts on made-up predictions, under loss masks with gaps.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from tests.tiny import SIZES, TinySample, nested_config
 RAW = {"norm_before_residual": True}
 POST = {"norm_output": True}
 WINDOW = 5
+CALM = 0.5  # the gain of the second recording
 _FULL = {"rope": Rope(100.0)}
 _SLIDING = {"layer_types": ["sliding_attention"], "sliding_window": WINDOW, "use_sliding_window": True}
 
@@ -180,6 +181,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
     record(folder, CASES, run)
+    record(folder, CASES, run, CALM, "logits_calm.safetensors")
     stored = {k: (t.bfloat16() if t.is_floating_point() else t).contiguous() for k, t in superset().items()}
     save_file(stored, folder / "weights.safetensors")
     recorded = {"versions": packages("speculators"), "seed": SEED, "cases": metric_cases()}
