@@ -229,13 +229,9 @@ class Session:
 
     def counted(self) -> list[bool]:
         """Whether each row of the current sample counts at step 0 in the mask mode of the options."""
-        import torch
-
         from drafter.scoring.counts import row_mask
 
-        sample = self.sample
-        mask = sample.mask if sample.mask is not None else torch.ones(sample.length, dtype=torch.bool)
-        counts: list[bool] = row_mask(mask, self.options.mask, sample.length - 1).tolist()
+        counts: list[bool] = row_mask(self.sample.supervised, self.options.mask, self.sample.length - 1).tolist()
         return counts
 
     @property

@@ -115,8 +115,9 @@ class Controller:
         def failed(error: Exception) -> None:
             self._blocked("listing samples", error)
 
-        work = lambda job: self.session.list_samples(job.checkpoint)  # noqa: E731
-        self._submit("listing samples", work, "list", CHOOSE, done, failed)
+        self._submit(
+            "listing samples", lambda job: self.session.list_samples(job.checkpoint), "list", CHOOSE, done, failed
+        )
 
     def _torch_ready(self) -> None:
         self._changed("busy")
@@ -289,16 +290,28 @@ class Controller:
             self.state.step = result
             self._changed("step")
 
-        work = lambda job: self.session.step(row + 2, ordering, job.checkpoint)  # noqa: E731
-        self._submit_once("drafting", work, "cursor", CURSOR, done, (row, ordering))
+        self._submit_once(
+            "drafting",
+            lambda job: self.session.step(row + 2, ordering, job.checkpoint),
+            "cursor",
+            CURSOR,
+            done,
+            (row, ordering),
+        )
 
     def _rows(self, rows: list[int], ordering: Ordering) -> None:
         def done(found: Any) -> None:
             self.state.rows.setdefault(ordering, {}).update({r.row: r for r in found})
             self._changed("rows")
 
-        work = lambda job: self.session.rows(ordering, rows, job.checkpoint)  # noqa: E731
-        self._submit_once("drafting", work, "rows", WINDOW, done, (rows, ordering))
+        self._submit_once(
+            "drafting",
+            lambda job: self.session.rows(ordering, rows, job.checkpoint),
+            "rows",
+            WINDOW,
+            done,
+            (rows, ordering),
+        )
 
     def _others(self, row: int) -> None:
         orderings = list(self.state.orderings)
@@ -307,8 +320,14 @@ class Controller:
             self.state.others[row] = found
             self._changed("others")
 
-        work = lambda job: self.session.at_row(orderings, row, job.checkpoint)  # noqa: E731
-        self._submit_once("other orderings", work, "others", OTHERS, done, row)
+        self._submit_once(
+            "other orderings",
+            lambda job: self.session.at_row(orderings, row, job.checkpoint),
+            "others",
+            OTHERS,
+            done,
+            row,
+        )
 
     def find_miss(self, start: int, step: int, found: Callable[[int | None], None]) -> None:
         """The next counted row after `start` (before it, for step -1) that is predicted wrongly; None if none is."""
@@ -479,8 +498,13 @@ class Controller:
             self.state.statistics = found
             self._changed("statistics")
 
-        work = lambda job: self.session.statistics(name, job.checkpoint)  # noqa: E731
-        self._submit(f"reading {safe(name, 40)}", work, "statistics", LOOK, done)
+        self._submit(
+            f"reading {safe(name, 40)}",
+            lambda job: self.session.statistics(name, job.checkpoint),
+            "statistics",
+            LOOK,
+            done,
+        )
 
     def export(self, folder: Path) -> None:
         def done(paths: list[Path]) -> None:

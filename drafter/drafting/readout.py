@@ -25,8 +25,10 @@ class Prediction:
 
 @dataclass(frozen=True)
 class RowReadout:
-    """Step 0 of row t: `truth` is x[t+2] (None past the end); its rank is 1 for a hit; None outside of the
-    draft vocabulary and where the logits are no numbers."""
+    """Step 0 of row t: `truth` is x[t+2], None past the end.
+
+    Its rank is 1 for a hit, None outside of the draft vocabulary and where the logits are no numbers.
+    """
 
     row: int
     fed: int

@@ -18,8 +18,6 @@ from drafter.model.device import Placement
 from drafter.model.drafter import Eagle3Drafter
 from drafter.model.rope import SUPPORTED
 from drafter.model.sources import CheckpointSources
-from drafter.model.sources import find_embedding as find_embedding
-from drafter.model.sources import load_vocab_map as load_vocab_map
 
 _NOT_WEIGHTS = ("embed_tokens.weight", "lm_head.weight", "d2t", "t2d")
 

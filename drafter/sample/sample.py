@@ -55,6 +55,13 @@ class Sample:
         return self.ids.numel()
 
     @property
+    def supervised(self) -> torch.Tensor:
+        """The loss mask [T] bool; all true where the file records none."""
+        import torch
+
+        return self.mask if self.mask is not None else torch.ones(self.length, dtype=torch.bool)
+
+    @property
     def width(self) -> int:
         return self.slots[0].tensor.shape[1]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import torch
 from torch import Tensor
 
 from drafter.drafting.chains import draft_ids
@@ -19,9 +18,8 @@ Poll = Callable[[], None]
 def truths_of(run: SampleRun, choice: VerifierChoice | None, wiring: Wiring) -> Truths:
     """What the predictions on `run` are held against; a sample without a mask counts every token."""
     sample, vocab = run.sample, run.drafter.vocab(wiring)
-    mask = sample.mask if sample.mask is not None else torch.ones(sample.length, dtype=torch.bool)
     full, draft = (choice.full, choice.draft) if choice is not None else (None, None)
-    return Truths(sample.ids, mask, vocab.target_ids, vocab.draft_ids, full, draft)
+    return Truths(sample.ids, sample.supervised, vocab.target_ids, vocab.draft_ids, full, draft)
 
 
 def score_sample(
