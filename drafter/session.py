@@ -188,7 +188,7 @@ class Session:
             self._check_fits(sample)
             self._find_tokens(path)
             self._now.sample, self._now.run, self._now.probes, self._now.drafted = sample, None, [], {}
-            logged.result = {"format": sample.format, "tokens": sample.length, "fingerprint": fingerprint(path)}
+            logged.result = {"format": sample.format, "tokens": sample.length, "fingerprint": fingerprint(sample.file)}
         return sample
 
     def _check_fits(self, sample: Sample) -> None:
@@ -213,7 +213,9 @@ class Session:
 
     def open_sample(self, path: Path) -> Sample:
         """The sample in `path` with its claims, not made current."""
-        return self._claimed(open_sample(path).first_rows(self.options.rows))
+        checkpoint = self._now.checkpoint
+        width = checkpoint.run_config.target_hidden_size if checkpoint is not None else None
+        return self._claimed(open_sample(path, width).first_rows(self.options.rows))
 
     def _claimed(self, sample: Sample) -> Sample:
         """`sample` with what its slots are said to be, as far as the checkpoint and target that are open know."""

@@ -24,6 +24,7 @@ from drafter.wiring import Ordering, Wiring
 BLOCK = 256  # rows computed at once: a cancel or a more urgent question waits for no more than this
 MAX_CONTEXTS = 1 << 29  # bytes of contexts that stay in memory: the current ordering and those just looked at
 MAX_SHARED = 1 << 30  # bytes of per-slot fc products kept for a sweep
+MAX_STATES = 1 << 28  # bytes of recorded states kept; above it they are read again, block by block
 
 
 @dataclass
@@ -50,6 +51,14 @@ class Context:
         return [Seen.first(k, v, rows) for k, v in zip(self.keys, self.values, strict=True)]
 
 
+@dataclass
+class _Part:
+    """One slot's product with one column block of `fc`, [R, H]; rows 0..filled-1 are there."""
+
+    product: Tensor
+    filled: int = 0
+
+
 class SampleRun:
     """One sample on one drafter. Not thread-safe: one engine thread owns it."""
 
@@ -65,8 +74,8 @@ class SampleRun:
         self.ids = sample.ids
         self._tokens: dict[str, TokenHalf] = {}
         self._masked: dict[Wiring, LayerInput] = {}
-        self._states: dict[int, Tensor] = {}
-        self._parts: dict[tuple[int, int], Tensor] = {}
+        self._states: dict[tuple[int, int, int], Tensor] = {}
+        self._parts: dict[tuple[int, int], _Part] = {}
         self._contexts: OrderedDict[tuple[Ordering, Wiring], Context] = OrderedDict()
 
     def tokens(self, wiring: Wiring) -> TokenHalf:
@@ -89,12 +98,16 @@ class SampleRun:
         moved = k if wiring.window == "moving" else 0
         return Place(rows, rows + ahead, rotary, None if width is None else Window(width, moved))
 
-    def state(self, slot: int) -> Tensor:
-        """[R, Ht] of a slot, where and as the drafter runs."""
-        if slot not in self._states:
-            rows = self.sample.slots[slot].tensor.rows(0, self.rows)
-            self._states[slot] = rows.to(self.drafter.placement.device, self.drafter.placement.dtype)
-        return self._states[slot]
+    def states(self, slot: int, start: int, stop: int) -> Tensor:
+        """[stop - start, Ht] of a slot, where and as the drafter runs; a small sample's states are kept."""
+        key = (slot, start, stop)
+        if key in self._states:
+            return self._states[key]
+        placement = self.drafter.placement
+        rows = self.sample.slots[slot].tensor.rows(start, stop).to(placement.device, placement.dtype)
+        if len(self.sample.slots) * self.rows * self.sample.width * rows.element_size() <= MAX_STATES:
+            self._states[key] = rows
+        return rows
 
     def context(self, ordering: Ordering, wiring: Wiring, rows: int, poll: Callable[[], None]) -> Context:
         """The context of `ordering` with at least `rows` rows filled; `poll` is called between blocks."""
@@ -146,18 +159,25 @@ class SampleRun:
     def _fused(self, ordering: Ordering, start: int, stop: int) -> Tensor:
         """fc of the ordering's states, rows start..stop-1: a sum of shared products where that is exact and fits."""
         if self.drafter.can_share_fc and self._shared_bytes() <= MAX_SHARED:
-            return self.drafter.fusion.total([self._part(slot, i)[start:stop] for i, slot in enumerate(ordering)])
-        return self.drafter.fusion([self.state(slot)[start:stop] for slot in ordering])
+            return self.drafter.fusion.total([self._part(slot, i, start, stop) for i, slot in enumerate(ordering)])
+        return self.drafter.fusion([self.states(slot, start, stop) for slot in ordering])
 
     def _shared_bytes(self) -> int:
         width = self.drafter.config.hidden_size
         return len(self.sample.slots) * self.drafter.fusion.inputs * self.rows * width * 4
 
-    def _part(self, slot: int, position: int) -> Tensor:
-        key = (slot, position)
-        if key not in self._parts:
-            self._parts[key] = self.drafter.fusion.part(self.state(slot), position)
-        return self._parts[key]
+    def _part(self, slot: int, position: int, start: int, stop: int) -> Tensor:
+        """[stop - start, H]: contexts fill from row 0 on in the same blocks, so no row is computed twice."""
+        fusion, part = self.drafter.fusion, self._parts.get((slot, position))
+        if part is None:
+            first = fusion.part(self.states(slot, 0, min(BLOCK, self.rows)), position)
+            part = self._parts[slot, position] = _Part(first.new_empty(self.rows, first.shape[1]), len(first))
+            part.product[: len(first)] = first
+        while part.filled < stop:
+            end = min(part.filled + BLOCK, self.rows)
+            part.product[part.filled : end] = fusion.part(self.states(slot, part.filled, end), position)
+            part.filled = end
+        return part.product[start:stop]
 
     def given(self, context: Context, rows: Tensor) -> LayerInput:
         """The step-0 input of `rows`, which are filled."""

@@ -63,7 +63,7 @@ def verifier_choice(
     weight = target.norm.read().to(placement.device, placement.dtype)
     if target.norm_is_one_plus_weight:
         weight = weight + 1
-    states = sample.slots[slot].tensor.read().to(placement.device, placement.dtype)
+    states = sample.slots[slot].tensor.rows(0, sample.length).to(placement.device, placement.dtype)
     hidden = rms_norm(states, weight, target.rms_norm_eps)  # [T, Ht]
     best = hidden.new_full((sample.length,), float("-inf"), dtype=torch.float32)
     full = torch.zeros(sample.length, dtype=torch.int64, device=placement.device)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from drafter.errors import FileError, UnsafeFileError
 
@@ -60,9 +60,18 @@ class Stamp:
         return cls(stat.st_size, stat.st_mtime_ns, stat.st_ino)
 
 
+class Held(Protocol):
+    """An open file that lives as long as a tensor needs it: what was inflated, which no path leads to."""
+
+    def fileno(self) -> int: ...
+
+
 @dataclass(frozen=True)
 class StoredTensor:
-    """`shape` and `strides` count elements, `offset` bytes from the start of `path`."""
+    """`shape` and `strides` count elements, `offset` bytes from the start of `path`.
+
+    Where the bytes were inflated first they are read from `held`, and `path` only says where they came from.
+    """
 
     name: str
     path: Path
@@ -71,6 +80,7 @@ class StoredTensor:
     strides: tuple[int, ...]
     offset: int
     stamp: Stamp
+    held: Held | None = field(default=None, compare=False, repr=False)
 
     @property
     def itemsize(self) -> int:
@@ -110,7 +120,7 @@ class StoredTensor:
 
         Raises FileError when the file was replaced or cut since its header was read.
         """
-        return _read_all([self], self.path, self.stamp, _read_one)[0]
+        return _read_all([self], _read_one)[0]
 
     def rows(self, start: int, stop: int) -> torch.Tensor:
         """Rows start..stop-1 of the first dimension, as stored."""
@@ -123,7 +133,7 @@ class StoredTensor:
         if not indices:
             return torch.empty((0, *self.shape[1:]), dtype=getattr(torch, DTYPES[self.dtype][0]))
         rows = [self.cut(i, i + 1) for i in indices]
-        return torch.cat(_read_all(rows, self.path, self.stamp, _read_one))
+        return torch.cat(_read_all(rows, _read_one))
 
     def cut(self, start: int, stop: int) -> StoredTensor:
         """Rows start..stop-1 of the first dimension: a view, nothing is read."""
@@ -175,15 +185,17 @@ def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
 
 def read_bytes(part: StoredTensor) -> bytes:
     """The bytes from the first to past the last element, for what is read before torch is there."""
-    return _read_all([part], part.path, part.stamp, lambda fd, one: bytes(_fill(fd, one)))[0]
+    return _read_all([part], lambda fd, one: bytes(_fill(fd, one)))[0]
 
 
 _T = TypeVar("_T")
 
 
-def _read_all(
-    parts: Sequence[StoredTensor], path: Path, stamp: Stamp, read_one: Callable[[int, StoredTensor], _T]
-) -> list[_T]:
+def _read_all(parts: Sequence[StoredTensor], read_one: Callable[[int, StoredTensor], _T]) -> list[_T]:
+    """`read_one` of every part; all parts are of one file."""
+    path, stamp, held = parts[0].path, parts[0].stamp, parts[0].held
+    if held is not None:
+        return [read_one(held.fileno(), part) for part in parts]
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:

@@ -35,15 +35,23 @@ def read_torch_file(path: Path) -> Any:
     """
     try:
         with path.open("rb") as file:
-            stamp = Stamp.of(file.fileno())
-            old = file.read(len(MAGIC)) == MAGIC
-            file.seek(0)
-            if not old:
-                _check_zip(path, file)
-            loaded = _load(path, file, old)
+            return _read(path, file, None)
     except OSError as error:
         raise FileError(f"cannot read the file ({error.strerror})", where=path) from error
-    return _Structure(path, stamp).convert(loaded, "")
+
+
+def read_inflated(path: Path, file: BinaryIO) -> Any:
+    """The same of `file`, which was inflated from `path`; the tensors keep it open. Raises like `read_torch_file`."""
+    return _read(path, file, file)
+
+
+def _read(path: Path, file: BinaryIO, held: BinaryIO | None) -> Any:
+    stamp = Stamp.of(file.fileno())
+    old = file.read(len(MAGIC)) == MAGIC
+    file.seek(0)
+    if not old:
+        _check_zip(path, file)
+    return _Structure(path, stamp, held).convert(_load(path, file, old), "")
 
 
 def _check_zip(path: Path, file: BinaryIO) -> None:
@@ -149,6 +157,7 @@ class _Structure:
 
     path: Path
     stamp: Stamp
+    held: BinaryIO | None = None
     items: int = 0
 
     def convert(self, value: Any, name: str, depth: int = 0) -> Any:
@@ -159,7 +168,7 @@ class _Structure:
             said = f"of more than {MAX_ITEMS} items" if depth <= MAX_NESTED else f"nested more than {MAX_NESTED} deep"
             raise UnsafeFileError(f"a structure {said}", where=self.path)
         if isinstance(value, torch.Tensor):
-            return _stored(name or "(tensor)", value, self.path, self.stamp)
+            return _stored(name or "(tensor)", value, self.path, self.stamp, self.held)
         if isinstance(value, dict):
             return {k: self.convert(v, f"{name}.{k}" if name else str(k), depth + 1) for k, v in value.items()}
         if isinstance(value, list | tuple):
@@ -167,7 +176,7 @@ class _Structure:
         return value
 
 
-def _stored(name: str, tensor: Any, path: Path, stamp: Stamp) -> StoredTensor:
+def _stored(name: str, tensor: Any, path: Path, stamp: Stamp, held: BinaryIO | None) -> StoredTensor:
     import torch
 
     dtype = _NAMES.get(str(tensor.dtype).removeprefix("torch."))
@@ -182,7 +191,7 @@ def _stored(name: str, tensor: Any, path: Path, stamp: Stamp) -> StoredTensor:
             where=path,
         )
     start = base + tensor.storage_offset() * tensor.element_size()
-    stored = StoredTensor(name, path, dtype, tuple(tensor.shape), tuple(tensor.stride()), start, stamp)
+    stored = StoredTensor(name, path, dtype, tuple(tensor.shape), tuple(tensor.stride()), start, stamp, held)
     stored.check()
     if stored.numel and tensor.storage_offset() * stored.itemsize + stored.span() > storage.nbytes():
         raise UnsafeFileError(f"{name!r} of shape {list(stored.shape)} ends past its storage", where=path)

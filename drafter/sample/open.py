@@ -1,53 +1,65 @@
-"""Opening a recorded sample: the format is told by magic bytes and keys, never by the suffix."""
+"""Opening a recorded sample: the content is told by magic bytes, the layout by keys and shapes, never by the suffix."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from drafter.errors import FileError, PathError, SampleError
+from drafter.errors import SampleError
 from drafter.files.path import there
-from drafter.files.safetensors_file import read_header
 from drafter.files.stored import StoredTensor
-from drafter.files.torch_file import read_torch_file
-from drafter.sample import speculators_arrow, speculators_v1
-from drafter.sample.sample import Sample
+from drafter.sample.content import read_content
+from drafter.sample.readers import READERS
+from drafter.sample.sample import Sample, split_part
+from drafter.sample.source import Reader, Source
 
-_EXPECTED = "input_ids with a list hidden_states (torch), or token_ids with hidden_states (safetensors)"
+_SHOWN = 8  # keys in a refusal
 
 
-def open_sample(path: Path) -> Sample:
-    """The sample in `path`, its states unread.
+def open_sample(path: Path, width: int | None = None) -> Sample:
+    """The sample in `path`, its states unread; `path#3` is sample 3 of a file that holds several.
 
-    Raises PathError, FileError, UnsafeFileError or SampleError.
+    `width` is the target width of the drafter that is open. Raises PathError, FileError, UnsafeFileError or
+    SampleError.
     """
-    if not there(path):
-        raise PathError("no such sample", where=path, hint="check --samples")
-    try:
-        with path.open("rb") as file:
-            magic = file.read(9)
-    except OSError as error:
-        raise FileError(f"cannot read the file ({error.strerror})", where=path) from error
-    if magic[8:9] == b"{":
-        header = read_header(path)
-        if speculators_arrow.fits(header):
-            return speculators_arrow.read(path, header)
-        raise SampleError(f"tensors {_shapes(header.tensors)}", expected=_EXPECTED, where=path)
-    content = read_torch_file(path)
-    if speculators_v1.fits(content):
-        return speculators_v1.read(path, content)
-    raise SampleError(_describe(content), expected=_EXPECTED, where=path)
+    file, part = (path, None) if there(path) else split_part(path)
+    content = read_content(file)
+    reader = _reader(content, file)
+    source = Source(path, file, content, width, part or 0)
+    parts = reader.parts(source)
+    if not 0 <= source.part < max(parts, 1):
+        raise SampleError(f"sample {source.part}", expected=f"0 to {parts - 1}", where=file)
+    return reader.read(source)
 
 
-def _describe(content: Any) -> str:
+def _reader(content: Any, file: Path) -> Reader:
+    for reader in READERS:
+        if reader.fits(content):
+            return reader
+    raise SampleError(
+        describe(content),
+        expected="input_ids (or token_ids) and hidden states of a known layout",
+        where=file,
+        hint="say which is which with --keys ids=KEY,states=KEY,mask=KEY",
+    )
+
+
+def describe(content: Any) -> str:
+    """Keys and shapes, for a refusal."""
     if isinstance(content, dict):
-        return f"a table with {_shapes(content)}"
+        return f"a table with {_shapes(content)}" if content else "an empty table"
+    if isinstance(content, list):
+        return f"a list of {len(content)}" + (f", the first {describe(content[0])}" if content else "")
+    if isinstance(content, StoredTensor):
+        return f"one tensor {list(content.shape)} {content.dtype}"
     return f"a {type(content).__name__}"
 
 
 def _shapes(table: dict[Any, Any]) -> str:
     def shape(value: Any) -> str:
+        if isinstance(value, list):
+            return f"list of {len(value)}"
         return str(list(value.shape)) if isinstance(value, StoredTensor) else type(value).__name__
 
-    said = [f"{key!r:.40} {shape(value)}" for key, value in list(table.items())[:8]]
-    return ", ".join(said) + (", ..." if len(table) > 8 else "")
+    said = [f"{key!r:.40} {shape(value)}" for key, value in list(table.items())[:_SHOWN]]
+    return ", ".join(said) + (", ..." if len(table) > _SHOWN else "")

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from drafter.errors import DrafterError, FileError, SampleError
 from drafter.files.json_file import read_json
-from drafter.files.safetensors_file import SafetensorsFile
-from drafter.sample.sample import MAX_SLOTS, Sample, make_slots, read_ids
+from drafter.sample.fields import MAX_SLOTS, make_slots, read_ids, tensor_of
+from drafter.sample.sample import Sample
+from drafter.sample.source import Reader, Source
 
 if TYPE_CHECKING:
     import torch
@@ -20,19 +21,19 @@ if TYPE_CHECKING:
 NAME = "speculators >= 0.5 (hs_{row}.safetensors + arrow)"
 
 
-def fits(file: SafetensorsFile) -> bool:
-    return {"hidden_states", "token_ids"} <= file.tensors.keys()
+def fits(content: Any) -> bool:
+    return isinstance(content, dict) and {"hidden_states", "token_ids"} <= content.keys()
 
 
-def read(path: Path, file: SafetensorsFile) -> Sample:
-    """The sample in `file` with its mask. Raises SampleError where shapes contradict each other."""
-    ids = read_ids(file.tensors["token_ids"], "token_ids", path)
-    states = file.tensors["hidden_states"]
+def read(source: Source) -> Sample:
+    content, path = source.content, source.path
+    ids = read_ids(content["token_ids"], "token_ids", path)
+    states = tensor_of(content["hidden_states"], "hidden_states", path)
     if len(states.shape) != 3 or states.shape[0] != ids.numel() or states.shape[1] > MAX_SLOTS:
         expected = f"[{ids.numel()}, at most {MAX_SLOTS} states, width]"
         raise SampleError(f"hidden_states is {list(states.shape)}", expected=expected, where=path)
     slots = make_slots([states.select(1, i) for i in range(states.shape[1])], ids.numel(), path)
-    mask, warnings = _mask(path, ids)
+    mask, warnings = _mask(source.file, ids)
     return Sample(path, NAME, ids, mask, slots, tuple(warnings))
 
 
@@ -90,3 +91,6 @@ def _shards(folder: Path) -> list[Path]:
     if not good or len(good) != len(names):
         raise FileError("no list of arrow files", expected="_data_files", where=folder / "state.json")
     return [folder / name for name in good]
+
+
+READER = Reader(NAME, "token_ids [T], hidden_states [T, n + 1, H]", fits, read)

@@ -14,8 +14,9 @@ import torch
 from safetensors.torch import save_file
 
 from drafter.errors import DrafterError, FileError, PathError, SampleError, UnsafeFileError
+from drafter.sample.fields import MAX_SLOTS
 from drafter.sample.open import open_sample
-from drafter.sample.sample import MAX_SLOTS, Sample
+from drafter.sample.sample import Sample
 from tests import tiny
 from tests.drafter.helpers import refused, same
 
@@ -233,10 +234,10 @@ def test_a_state_file_alone_has_no_mask(tmp_path: Path) -> None:
         ({"hidden_states": [torch.ones(T, 32), torch.ones(T - 1, 32)]}, "24 rows"),
         ({"hidden_states": [torch.ones(T, 32).long()]}, "I64"),
         ({"hidden_states": [torch.ones(T, 32).to(torch.complex64)]}, "C64"),
-        ({"hidden_states": [torch.tensor(1.0)]}, "state 0 is []"),
-        ({"hidden_states": [torch.ones(T)]}, "state 0 is [25]"),
+        ({"hidden_states": [torch.tensor(1.0)]}, "is []"),
+        ({"hidden_states": [torch.ones(T)]}, "is [25]"),
         ({"hidden_states": [torch.ones(T, 0)]}, "state 0"),
-        ({"hidden_states": [torch.ones(2, T, 32)]}, "state 0"),
+        ({"hidden_states": [torch.ones(2, T, 32)]}, "hidden_states[0]"),
         ({"hidden_states": [None]}, "hidden_states[0]"),
         ({"hidden_states": torch.ones(T, 32)}, "'hidden_states' [25, 32]"),
         ({"input_ids": None}, "a table with"),
@@ -253,7 +254,7 @@ def test_a_v1_file_that_contradicts_itself_is_refused(tmp_path: Path, changes: d
     [
         ({"token_ids": torch.arange(T), "hidden_states": torch.ones(T, 32)}, "[25, 32]"),
         ({"token_ids": torch.arange(T), "hidden_states": torch.ones(T - 1, 4, 32)}, "[24, 4, 32]"),
-        ({"token_ids": torch.arange(T), "hidden_states": torch.ones(T, 65, 2)}, "65"),
+        ({"token_ids": torch.arange(T), "hidden_states": torch.ones(T, MAX_SLOTS + 1, 2)}, "257"),
         ({"token_ids": torch.arange(T), "hidden_states": torch.ones(T, 10**9, 0)}, "1000000000"),
         ({"token_ids": torch.arange(T), "hidden_states": torch.ones(T, 0, 32)}, "0 recorded"),
         ({"token_ids": torch.arange(T), "hidden_states": torch.ones(T, 4, 32).to(torch.float8_e4m3fn)}, "F8_E4M3"),
