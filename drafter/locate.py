@@ -14,7 +14,7 @@ from drafter.checkpoint.checkpoint import Checkpoint
 from drafter.checkpoint.target import TargetFolder, open_target
 from drafter.errors import DrafterError
 from drafter.files.find import natural
-from drafter.sample.folder import is_sample_name, list_samples
+from drafter.sample.folder import SamplePaths, is_sample_name, list_samples
 from drafter.sample.tokens import FILES as TOKENIZER_FILES
 
 LEVELS = 3  # folders above the checkpoint whose children are looked at
@@ -89,7 +89,7 @@ def _around(start: Path) -> Iterator[Path]:
                 yield folder
 
 
-def locate_samples(given: tuple[Path, ...], root: Path, poll: Callable[[], None]) -> tuple[list[Path], str]:
+def locate_samples(given: tuple[Path, ...], root: Path, poll: Callable[[], None]) -> tuple[SamplePaths, str]:
     """Sample files and where they were found. Raises PathError only for the user's own choice.
 
     Beside the checkpoints: below `root`, then in folders next to it that hold samples.
@@ -99,18 +99,20 @@ def locate_samples(given: tuple[Path, ...], root: Path, poll: Callable[[], None]
     base = root.resolve() if root.is_dir() else root.resolve().parent
     for folder in [base, *_sample_folders(base)]:
         try:
-            return _of_one_kind(list_samples([folder], poll), folder)
+            return _of_one_kind(list_samples([folder], poll, beside=True), folder)
         except DrafterError:
             continue
-    return [], "none given (-s), none beside the checkpoints"
+    return SamplePaths(), "none given (-s), none beside the checkpoints"
 
 
-def _of_one_kind(paths: list[Path], folder: Path) -> tuple[list[Path], str]:
+def _of_one_kind(paths: SamplePaths, folder: Path) -> tuple[SamplePaths, str]:
     """Only the files like the first: recordings of two formats are often the same texts, which would count twice."""
-    same = [path for path in paths if path.suffix == paths[0].suffix]
-    left = len(paths) - len(same)
     said = f"{folder}, beside the checkpoints"
-    return same, said + (f"; {left} files of another format left out" if left else "")
+    suffix = paths[0].suffix
+    if all(name.endswith(suffix) for name in paths.names()):
+        return paths, said
+    same = SamplePaths.of(path for path in paths if path.suffix == suffix)
+    return same, f"{said}; {len(paths) - len(same)} files of another format left out"
 
 
 def _sample_folders(base: Path) -> Iterator[Path]:

@@ -30,6 +30,7 @@ from drafter.wiring import (
     check_ordering,
     configured_ordering,
     parse_ordering,
+    promising_orderings,
     view_wiring,
 )
 
@@ -59,7 +60,7 @@ def no_poll() -> None:
 
 @dataclass(frozen=True)
 class SampleList:
-    paths: list[Path]
+    paths: Sequence[Path]
     why: str
 
 
@@ -373,12 +374,28 @@ class Session:
         return configured_ordering(depths, self.sample.slots, self.checkpoint.fc_inputs)[0]
 
     def orderings(self, asked: Iterable[str] | None = None) -> list[Ordering]:
-        """The orderings that the options (or `asked`) name; every one where they name none or `all`."""
+        """The orderings that the options (or `asked`) name, or every one for `all`.
+
+        Where nothing is named: every one, of a recording of many layers the promising ones (`orderings_note`).
+        """
         slots, inputs = len(self.sample.slots), self.checkpoint.fc_inputs
         names = list(self.options.orderings if asked is None else asked)
-        if not names or "all" in names:
+        if not names:
+            return self._promising()[0]
+        if "all" in names:
             return all_orderings(slots, inputs)
         return list(dict.fromkeys(check_ordering(parse_ordering(name), slots, inputs) for name in names))
+
+    @property
+    def orderings_note(self) -> str:
+        """Which orderings are scored unasked, where they are not all."""
+        return self._promising()[1]
+
+    def _promising(self) -> tuple[list[Ordering], str]:
+        slots, inputs = len(self.sample.slots), self.checkpoint.fc_inputs
+        asked = [parse_ordering(name) for name in self.options.orderings if name != "all"]
+        near = [*asked, *(o for o in (self.trained(), self.configured()[0]) if o is not None)]
+        return promising_orderings(slots, inputs, near)
 
     @property
     def asked_ordering(self) -> bool:
@@ -396,7 +413,8 @@ class Session:
         configured, _ = self.configured()
         if configured is not None:
             return configured, "configured"
-        return self.orderings(["all"])[0], "the first slots; no config says which"
+        slots = tuple(range(self.checkpoint.fc_inputs))
+        return slots, "the first slots; no config says which"
 
     # ------------------------------------------------------------------ the drafter at work
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
+from math import perm
 from typing import Any
 
 from drafter.checkpoint.config import DrafterConfig, Rope
@@ -18,6 +19,7 @@ from drafter.sample.sample import Slot
 
 Ordering = tuple[int, ...]
 MAX_ORDERINGS = 5040
+EVERY = 504  # orderings (nine slots, three at a time) up to which all are scored unasked
 MAX_DIGITS = 6
 _ROPE = Rope(10000.0)
 
@@ -127,11 +129,7 @@ def view_wiring(view: str, config: DrafterConfig) -> Wiring:
 
 def all_orderings(slots: int, inputs: int) -> list[Ordering]:
     """Every ordered choice of `inputs` out of `slots`. Raises WiringError when they are too many to be shown."""
-    if inputs > slots:
-        raise WiringError(f"a sample with {slots} recorded states", expected=f"at least the {inputs} that fc takes")
-    count = 1
-    for i in range(inputs):
-        count *= slots - i
+    count = _how_many(slots, inputs)
     if count > MAX_ORDERINGS:
         raise WiringError(
             f"{count} orderings of {inputs} out of {slots}",
@@ -139,6 +137,33 @@ def all_orderings(slots: int, inputs: int) -> list[Ordering]:
             hint="name the ones to score with --ordering",
         )
     return list(permutations(range(slots), inputs))
+
+
+def _how_many(slots: int, inputs: int) -> int:
+    if inputs > slots:
+        raise WiringError(f"a sample with {slots} recorded states", expected=f"at least the {inputs} that fc takes")
+    return perm(slots, inputs)
+
+
+def promising_orderings(slots: int, inputs: int, near: Sequence[Ordering]) -> tuple[list[Ordering], str]:
+    """The orderings to score unasked, and which they are where they are not all: "" else.
+
+    Of a recording of many layers: those in `near` (without any, slots spread evenly), each with its inputs in every
+    order, with one input replaced by every other slot, and with all of them one or two slots up or down.
+    """
+    count = _how_many(slots, inputs)
+    if count <= EVERY:
+        return all_orderings(slots, inputs), ""
+    centres = list(dict.fromkeys(near)) or [tuple((2 * i + 1) * slots // (2 * inputs) for i in range(inputs))]
+    found: dict[Ordering, None] = dict.fromkeys(centres)
+    for centre in centres:
+        found |= dict.fromkeys(permutations(centre) if inputs <= 4 else [centre[::-1]])
+        found |= dict.fromkeys((*centre[:i], s, *centre[i + 1 :]) for i in range(inputs) for s in range(slots))
+        found |= dict.fromkeys(tuple(slot + move for slot in centre) for move in (-2, -1, 1, 2))
+    good = [o for o in found if len(set(o)) == inputs and all(0 <= slot < slots for slot in o)]
+    around = "; ".join(map(name, centres))
+    note = f"{len(good)} of {count} orderings: {around}, and what differs in one input, in order, or by two slots"
+    return good, note
 
 
 def parse_ordering(text: str) -> Ordering:

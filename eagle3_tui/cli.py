@@ -421,7 +421,7 @@ def _choose_checkpoint(session: Session) -> Found:
     return picked
 
 
-def _choose_sample(session: Session) -> list[Path]:
+def _choose_sample(session: Session) -> Sequence[Path]:
     listed = session.list_samples()
     if not listed.paths:
         raise PathError(f"no samples: {listed.why}", hint="name a sample file or a folder of them with -s")
@@ -441,7 +441,7 @@ def _step_ordering(session: Session, sample: Path) -> Ordering:
         ordering, why = session.first_ordering()
     else:
         with _progress() as show:
-            every = session.orderings(["all"])
+            every = session.orderings([])
             result = session.score([sample], every, lambda r: show(f"scored {r.done} of {r.planned}"), depth=1)
         best, tied = result.best()
         others = f", {len(tied)} more tied with it" if tied else ""

@@ -149,20 +149,11 @@ class Controller:
         def work(job: Job) -> tuple[Any, ...]:
             session = self.session
             sample = session.choose_sample(path)
-            orderings = self._orderings()
+            orderings = session.orderings([])
             first, why = (keep, "chosen") if keep in orderings and keep else session.first_ordering()
             return sample, orderings, first, why, session.counted(), session.configured(), session.trained()
 
         self._submit(f"opening {path.name}", work, "sample", CHOOSE, self._sample_opened, self._refused)
-
-    def _orderings(self) -> list[Ordering]:
-        """Every ordering; where they are too many, those that the options name."""
-        try:
-            return self.session.orderings(["all"])
-        except WiringError:
-            if not self.session.asked_ordering:
-                raise
-            return self.session.orderings()
 
     def _refused(self, error: Exception) -> None:
         """A checkpoint or sample cannot be had: what was open before goes on; where nothing was, that is a problem."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from drafter.files.path import there
 from drafter.files.stored import StoredTensor
 from drafter.sample.content import read_content
 from drafter.sample.readers import READERS
-from drafter.sample.sample import Sample, split_part
+from drafter.sample.sample import Sample, name_part, split_part
 from drafter.sample.source import Reader, Source
 
 _SHOWN = 8  # keys in a refusal
@@ -29,7 +30,7 @@ def open_sample(path: Path, width: int | None = None) -> Sample:
     parts = reader.parts(source)
     if not 0 <= source.part < max(parts, 1):
         raise SampleError(f"sample {source.part}", expected=f"0 to {parts - 1}", where=file)
-    return reader.read(source)
+    return replace(reader.read(replace(source, path=name_part(file, source.part, parts))), parts=max(parts, 1))
 
 
 def _reader(content: Any, file: Path) -> Reader:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -29,7 +29,7 @@ BEGIN, END = "«", "»"  # around supervised text: colour alone carries no meani
 class FileRows(RowSource):
     """Sample files by name; nothing is opened to list them."""
 
-    def __init__(self, paths: list[Path], view: SamplesView) -> None:
+    def __init__(self, paths: Sequence[Path], view: SamplesView) -> None:
         self._paths, self._view = paths, view
         self._texts: list[str] = []
 

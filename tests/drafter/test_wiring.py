@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from drafter.wiring import (
     configured_ordering,
     name,
     parse_ordering,
+    promising_orderings,
     view_wiring,
 )
 from tests import tiny
@@ -46,6 +48,27 @@ def test_too_few_slots_and_too_many_orderings_are_refused() -> None:
     for slots, inputs in ((64, 3), (8, 7), (64, 64)):
         with refused(WiringError, "--ordering", "5040"):
             all_orderings(slots, inputs)
+
+
+def test_of_few_slots_all_orderings_are_promising() -> None:
+    assert promising_orderings(4, 3, [(0, 1, 2)]) == (all_orderings(4, 3), "")
+    assert promising_orderings(9, 3, []) == (all_orderings(9, 3), "")
+    with refused(WiringError, "2 recorded states"):
+        promising_orderings(2, 3, [])
+
+
+@pytest.mark.parametrize(("slots", "near"), [(61, [(3, 31, 59)]), (33, [(2, 16, 29), (0, 2, 16)]), (62, []), (10, [])])
+def test_of_many_slots_those_near_what_is_known(slots: int, near: list[tuple[int, ...]]) -> None:
+    found, note = promising_orderings(slots, 3, near)
+    assert len(found) == len(set(found)) and all(len(set(o)) == 3 and 0 <= min(o) <= max(o) < slots for o in found)
+    assert f"{len(found)} of {slots * (slots - 1) * (slots - 2)} orderings" in note
+    for centre in near:
+        wanted = {*permutations(centre)}  # the same slots in another order
+        wanted |= {(centre[0], s, centre[2]) for s in range(slots) if s not in centre}  # one other layer
+        wanted |= {tuple(s + move for s in centre) for move in (-1, 1)}  # ids read one too high or low
+        assert {o for o in wanted if max(o) < slots and min(o) >= 0} <= set(found)
+    if not near:
+        assert len(found) > 2 * slots
 
 
 def test_orderings_as_text() -> None:
