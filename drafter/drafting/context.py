@@ -59,6 +59,32 @@ class _Part:
     filled: int = 0
 
 
+class _Tokens:
+    """The token halves of x[1..T-1], computed block by block where somebody asks for rows of them."""
+
+    def __init__(self, drafter: Eagle3Drafter, ids: Tensor, wiring: Wiring) -> None:
+        self._drafter, self._ids, self._wiring = drafter, ids, wiring
+        self._there = torch.zeros(-(-len(ids) // BLOCK), dtype=torch.bool)
+        self._half: TokenHalf | None = None
+
+    def take(self, rows: Tensor) -> TokenHalf:
+        """The halves at `rows` [n]: row t's token at step k is entry t + k."""
+        wanted = (rows // BLOCK).unique().cpu()
+        for block in wanted[~self._there[wanted]].tolist():
+            self._fill(block)
+        assert self._half is not None
+        return self._half.take(rows)
+
+    def _fill(self, block: int) -> None:
+        start, stop = block * BLOCK, min((block + 1) * BLOCK, len(self._ids))
+        found = self._drafter.token_half(self._ids[start:stop], self._wiring)
+        if self._half is None:
+            self._half = TokenHalf(tuple(part.new_empty(len(self._ids), part.shape[1]) for part in found.parts))
+        for part, new in zip(self._half.parts, found.parts, strict=True):
+            part[start:stop] = new
+        self._there[block] = True
+
+
 class SampleRun:
     """One sample on one drafter. Not thread-safe: one engine thread owns it."""
 
@@ -72,16 +98,17 @@ class SampleRun:
         self.drafter, self.sample = drafter, sample
         self.rows = sample.length - 1
         self.ids = sample.ids
-        self._tokens: dict[str, TokenHalf] = {}
+        self._tokens: dict[str, _Tokens] = {}
         self._masked: dict[Wiring, LayerInput] = {}
         self._states: dict[tuple[int, int, int], Tensor] = {}
         self._parts: dict[tuple[int, int], _Part] = {}
         self._contexts: OrderedDict[tuple[Ordering, Wiring], Context] = OrderedDict()
 
-    def tokens(self, wiring: Wiring) -> TokenHalf:
-        """The halves of x[1..T-1]: row t's token at step k is entry t + k."""
+    def tokens(self, wiring: Wiring) -> _Tokens:
+        """The halves of x[1..T-1]. Raises SampleError for ids outside of the embedding."""
         if wiring.embedding not in self._tokens:
-            self._tokens[wiring.embedding] = self.drafter.token_half(self.ids[1:], wiring)
+            self.drafter.embedding(wiring).check(self.ids[1:])
+            self._tokens[wiring.embedding] = _Tokens(self.drafter, self.ids[1:], wiring)
         return self._tokens[wiring.embedding]
 
     def masked(self, rows: int, wiring: Wiring) -> LayerInput:

@@ -17,14 +17,18 @@ class EmbeddingTable:
         self._slot = torch.full((stored.shape[0],), -1, dtype=torch.int64)
         self._rows: Tensor | None = None
 
-    def rows(self, ids: Tensor) -> Tensor:
-        """[len(ids), H] as stored, on the CPU. Raises SampleError for ids outside of the table."""
+    def check(self, ids: Tensor) -> None:
+        """Raises SampleError for ids outside of the table."""
         if ids.numel() and not 0 <= int(ids.min()) <= int(ids.max()) < self.stored.shape[0]:
             raise SampleError(
                 f"token ids {int(ids.min())}..{int(ids.max())}",
                 expected=f"0..{self.stored.shape[0] - 1}, the rows of the embedding",
                 hint="the sample belongs to another tokenizer",
             )
+
+    def rows(self, ids: Tensor) -> Tensor:
+        """[len(ids), H] as stored, on the CPU. Raises SampleError for ids outside of the table."""
+        self.check(ids)
         wanted = ids.unique()
         absent = wanted[self._slot[wanted] < 0]
         if absent.numel():
