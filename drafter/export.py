@@ -188,6 +188,10 @@ def _score(result: Record) -> list[str]:
         lines.append(f"- {_code(sample['path'])}: {_text(sample['tokens'])} tokens; slots {_text(slots)}")
     if len(result["samples"]) > MOST_SAMPLES:
         lines.append(f"- and {len(result['samples']) - MOST_SAMPLES} more")
+    skipped = result.get("skipped", [])
+    lines += [f"- skipped {_code(one['path'])}: {_text(one['error'])}" for one in skipped[:MOST_SAMPLES]]
+    if len(skipped) > MOST_SAMPLES:
+        lines.append(f"- skipped {len(skipped) - MOST_SAMPLES} more")
     depth = range(result["depth"])
     lines += ["", "next_token hits / rows per draft step (marginal), accept length with the bonus token", ""]
     lines += [

@@ -1,4 +1,4 @@
-"""Where samples, target and tokenizer lie when the user did not say: beside the checkpoint, with the reason kept.
+"""Where samples and target lie when the user did not say: beside the checkpoint, with the reason kept.
 
 Nothing is downloaded, and nothing is taken silently: every answer carries the words in which it is shown.
 """
@@ -7,24 +7,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from drafter.checkpoint.checkpoint import Checkpoint
 from drafter.checkpoint.target import TargetFolder, open_target
 from drafter.errors import DrafterError
 from drafter.files.find import natural
+from drafter.named_folders import named_folders, verifier_name
 from drafter.sample.folder import SamplePaths, is_sample_name, list_samples
-from drafter.sample.tokens import FILES as TOKENIZER_FILES
 
 LEVELS = 3  # folders above the checkpoint whose children are looked at
 MAX_CHILDREN = 200
-
-
-@dataclass(frozen=True)
-class Located:
-    path: Path
-    why: str
 
 
 def locate_target(given: Path | None, checkpoint: Checkpoint) -> tuple[TargetFolder | None, str]:
@@ -35,8 +28,8 @@ def locate_target(given: Path | None, checkpoint: Checkpoint) -> tuple[TargetFol
     """
     if given is not None:
         return open_target(given), "as given"
-    named = _verifier(checkpoint)
-    for path in _named_folders(named):
+    named = verifier_name(checkpoint)
+    for path in named_folders(named):
         target = _fitting(path, checkpoint)
         if target is not None:
             return target, f"the config's verifier {named!r}"
@@ -45,24 +38,6 @@ def locate_target(given: Path | None, checkpoint: Checkpoint) -> tuple[TargetFol
         if target is not None:
             return target, "found beside the checkpoint, by its sizes" + (f"; {named!r} is not here" if named else "")
     return None, f"{named!r} is not here, and nothing beside the checkpoint fits" if named else "no target known"
-
-
-def _verifier(checkpoint: Checkpoint) -> str:
-    trained = checkpoint.trained_config.verifier if checkpoint.trained_config else ""
-    return checkpoint.config.verifier or trained
-
-
-def _named_folders(name: str) -> Iterator[Path]:
-    if not name or "\x00" in name:
-        return
-    path = Path(name).expanduser()
-    if path.is_absolute() and path.is_dir():
-        yield path
-    if name.count("/") == 1 and not path.is_absolute():
-        home = Path(os.environ.get("HF_HOME", Path.home() / ".cache" / "huggingface"))
-        snapshots = home / "hub" / f"models--{name.replace('/', '--')}" / "snapshots"
-        if snapshots.is_dir():
-            yield from sorted(snapshots.iterdir())
 
 
 def _fitting(folder: Path, checkpoint: Checkpoint) -> TargetFolder | None:
@@ -127,22 +102,3 @@ def _sample_folders(base: Path) -> Iterator[Path]:
             named = any(word in entry.name.lower() for word in ("sample", "hidden", "data"))
             if named and entry.is_dir() and Path(entry.path).resolve() != base:
                 yield Path(entry.path)
-
-
-def locate_tokenizer(
-    given: Path | None, checkpoint: Checkpoint | None, sample: Path | None, target: TargetFolder | None
-) -> Located | None:
-    """The file or folder to read token text from, or None: then ids are shown."""
-    if given is not None:
-        return Located(given, "as given")
-    places: list[tuple[Path, str]] = []
-    if checkpoint is not None:
-        places.append((checkpoint.path if checkpoint.path.is_dir() else checkpoint.path.parent, "the checkpoint's"))
-    if sample is not None:
-        places += [(sample.parent, "beside the sample"), (sample.parent.parent, "beside the samples")]
-    if target is not None:
-        places.append((target.path, "the target's"))
-    for folder, why in places:
-        if any((folder / name).is_file() for name in TOKENIZER_FILES):
-            return Located(folder, why)
-    return None

@@ -7,6 +7,10 @@ from pathlib import Path
 
 from drafter.errors import WiringError
 from drafter.sample.claims import parse_slots
+from drafter.sample.keys import parse_keys
+from drafter.sample.text.supervised import parse_supervised
+from drafter.scoring.groups import parse_groups
+from drafter.scoring.tallies import MASK_MODES
 from drafter.wiring import Wiring, parse_ordering
 
 
@@ -24,17 +28,26 @@ class Options:
     depth: int = 5
     mask: str = "next"
     rows: int | None = None
+    supervised: str = "recorded"
     device: str = "auto"
     dtype: str = "auto"
     switches: tuple[tuple[str, str], ...] = ()
+    groups: tuple[str, ...] = ()
+    keys: str | None = None
 
     def __post_init__(self) -> None:
         if self.depth < 1:
             raise WiringError(f"--depth {self.depth}", expected="at least 1 draft step")
         if self.rows is not None and self.rows < 1:
             raise WiringError(f"--rows {self.rows}", expected="at least 1 row")
+        if self.mask not in MASK_MODES:
+            raise WiringError(f"--mask {self.mask!r}", expected=f"one of {', '.join(MASK_MODES)}")
+        parse_supervised(self.supervised)
         if self.slots is not None:
             parse_slots(self.slots)
+        if self.keys is not None:
+            parse_keys(self.keys)
+        parse_groups(self.groups)
         for ordering in self.orderings:
             if ordering != "all":
                 parse_ordering(ordering)

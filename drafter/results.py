@@ -6,20 +6,37 @@ Knows how results look, not how they are computed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from drafter.checkpoint.checkpoint import Checkpoint
-from drafter.checkpoint.facts import checkpoint_json
 from drafter.drafting.readout import ChainLink, RowReadout, accepted
-from drafter.sample.probe import SlotProbe
+from drafter.drafting.verifier import last_norm
+from drafter.sample.probes.contradictions import contradictions, contradictions_json
+from drafter.sample.probes.probe import SlotProbe, probe_json
 from drafter.sample.sample import Sample
 from drafter.scoring.compare import best_ordering
 from drafter.scoring.counts import OrderingCounts
-from drafter.scoring.tallies import KINDS, METRICS, Count
+from drafter.scoring.tallies import GroupScore, SampleScore
 from drafter.wiring import Ordering
 
 Text = Mapping[int, str]
+
+
+@dataclass(frozen=True)
+class GroupScores:
+    """A group of samples, pooled. A value: what is added makes another, so that copies of a table stay as they are."""
+
+    samples: int = 0
+    orderings: Mapping[Ordering, GroupScore] = field(default_factory=dict)
+
+    def joined(self) -> GroupScores:
+        """With one more sample, of which nothing is scored yet."""
+        return replace(self, samples=self.samples + 1)
+
+    def plus(self, ordering: Ordering, counts: OrderingCounts) -> GroupScores:
+        new, old = GroupScore(counts.accuracy, counts.lengths), self.orderings.get(ordering)
+        return replace(self, orderings={**self.orderings, ordering: new if old is None else old + new})
 
 
 @dataclass
@@ -27,7 +44,12 @@ class ScoreResult:
     """Scores of several orderings over several samples; fills while a sweep runs.
 
     `configured` is what the config's layer ids select and `configured_why` how that was told; `trained` is what the
-    training's own config selects. `done` of `planned` (sample, ordering) pairs are in.
+    training's own config selects. `done` of `planned` (sample, ordering) pairs are in; `planned` grows where a file
+    turns out to hold several samples.
+
+    `scores` are pooled over all rows; `per_sample` has each sample by itself, by its path; `groups` the samples by
+    group, empty where there are no groups. `skipped` samples could not be read or do not fit, and enter nothing;
+    `repeated` ones were listed twice and count once.
     """
 
     depth: int
@@ -42,9 +64,42 @@ class ScoreResult:
     reasons: dict[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     done: int = 0
+    per_sample: dict[Path, Mapping[Ordering, SampleScore]] = field(default_factory=dict)
+    groups: dict[str, GroupScores] = field(default_factory=dict)
+    skipped: list[tuple[Path, str]] = field(default_factory=list)
+    repeated: int = 0
 
     def best(self) -> tuple[Ordering | None, list[Ordering]]:
         return best_ordering(self.scores)
+
+    def add(self, path: Path, group: str | None, ordering: Ordering, counts: OrderingCounts) -> None:
+        """One ordering on one sample."""
+        old = self.scores.get(ordering)
+        self.scores[ordering] = counts if old is None else old + counts
+        self.per_sample[path] = {**self.per_sample.get(path, {}), ordering: counts.summary}
+        if group is not None:
+            self.groups[group] = self.group(group).plus(ordering, counts)
+
+    def group(self, name: str) -> GroupScores:
+        return self.groups.get(name, GroupScores())
+
+    def mean_of_samples(self, ordering: Ordering) -> tuple[float | None, int]:
+        """The mean of the samples' own step-0 accuracies, and how many have rows: each sample weighs the same here."""
+        ratios = [score.ratio for one in self.per_sample.values() if (score := one.get(ordering)) is not None]
+        known = [ratio for ratio in ratios if ratio is not None]
+        return (sum(known) / len(known) if known else None), len(known)
+
+    def snapshot(self) -> ScoreResult:
+        """A copy that the sweep does not change any more."""
+        return replace(
+            self,
+            samples=list(self.samples),
+            scores=dict(self.scores),
+            reasons=dict(self.reasons),
+            per_sample=dict(self.per_sample),
+            groups=dict(self.groups),
+            skipped=list(self.skipped),
+        )
 
 
 @dataclass(frozen=True)
@@ -62,34 +117,8 @@ class StepResult:
         return accepted(list(self.chain)) + 1
 
 
-def count_json(count: Count) -> dict[str, int]:
-    return {"hits": count.hits, "total": count.total}
-
-
-def ordering_json(ordering: Ordering, counts: OrderingCounts) -> dict[str, Any]:
-    steps = []
-    for step in counts.steps:
-        steps.append(
-            {
-                name: {kind: count_json(getattr(step[name], kind)) for kind in KINDS} if name in step else None
-                for name in METRICS
-            }
-        )
-    lengths = counts.lengths
-    return {
-        "slots": list(ordering),
-        "rows": counts.accuracy.total,
-        "steps": steps,
-        "accept_length": {
-            "mean": lengths.mean,
-            "rows": lengths.rows,
-            "histogram": list(lengths.histogram),
-            "walk": {"rounds": lengths.rounds, "tokens": lengths.tokens, "length": lengths.walk},
-        },
-    }
-
-
-def slots_json(sample: Sample, probes: list[SlotProbe]) -> list[dict[str, Any]]:
+def slots_json(sample: Sample, probes: list[SlotProbe], facts: bool = False) -> list[dict[str, Any]]:
+    """What each slot is said to be and what was measured; with `facts` also in words."""
     return [
         {
             "index": slot.index,
@@ -98,44 +127,24 @@ def slots_json(sample: Sample, probes: list[SlotProbe]) -> list[dict[str, Any]]:
             "probed": probe.label,
             "mean_norm": probe.mean_norm,
             "bad_rows": probe.bad_rows,
+            **probe_json(probe),
+            **({"facts": [list(fact) for fact in probe.facts()]} if facts else {}),
         }
         for slot, probe in zip(sample.slots, probes, strict=True)
     ]
 
 
-def sample_json(sample: Sample, probes: list[SlotProbe]) -> dict[str, Any]:
+def sample_json(sample: Sample, probes: list[SlotProbe], facts: bool = False) -> dict[str, Any]:
+    assumed = last_norm(sample, probes)[1]
     return {
         "path": str(sample.path),
         "format": sample.format,
         "tokens": sample.length,
         "rows": sample.length - 1,
         "supervised": int(sample.mask.sum()) if sample.mask is not None else None,
-        "slots": slots_json(sample, probes),
-        "warnings": list(sample.warnings),
-    }
-
-
-def score_json(checkpoint: Checkpoint, placement: Mapping[str, str], result: ScoreResult) -> dict[str, Any]:
-    """`score --json`."""
-    best, tied = result.best()
-    first = next(iter(result.scores.values()), None)
-    return {
-        "checkpoint": checkpoint_json(checkpoint),
-        "device": placement["device"],
-        "dtype": placement["dtype"],
-        "placement_reason": placement["reason"],
-        "view": result.view,
-        "depth": result.depth,
-        "mask": result.mask,
-        "samples": result.samples,
-        "configured": list(result.configured) if result.configured else None,
-        "trained": list(result.trained) if result.trained else None,
-        "best": list(best) if best else None,
-        "tied_with_best": [list(o) for o in tied],
-        "orderings": [ordering_json(o, c) for o, c in result.scores.items()],
-        "coverage": count_json(first.coverage) if first else None,
-        "warnings": list(result.warnings),
-        "reasons": {**result.reasons, **({} if result.configured else {"configured": result.configured_why})},
+        "slots": slots_json(sample, probes, facts),
+        "contradictions": contradictions_json(contradictions(sample, probes)),
+        "warnings": [*sample.warnings, *([assumed] if assumed else [])],
     }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +16,17 @@ from drafter.checkpoint.checkpoint import Checkpoint, open_checkpoint
 from drafter.errors import DrafterError, FileError, PathError, SampleError, WiringError
 from drafter.files.find import Found, find_checkpoints
 from drafter.files.fingerprint import fingerprint
-from drafter.locate import Located, locate_samples, locate_target, locate_tokenizer
+from drafter.locate import locate_samples, locate_target
+from drafter.locate_tokenizer import Located, locate_tokenizer
 from drafter.log import Logged, SessionLog
 from drafter.options import Options as Options
 from drafter.sample.claims import claim_slots
+from drafter.sample.folder import SamplePaths
 from drafter.sample.open import open_sample
-from drafter.sample.tokens import TokenText, open_tokenizer, piece
+from drafter.sample.text.supervised import ROLES, choose_mask, mask_facts
+from drafter.sample.text.tokens import TokenText, open_tokenizer, piece
+from drafter.sample.vocabulary import check_vocabulary
+from drafter.scoring.groups import Grouping, parse_groups
 from drafter.wiring import (
     SWITCHES,
     Ordering,
@@ -31,7 +36,6 @@ from drafter.wiring import (
     configured_ordering,
     parse_ordering,
     promising_orderings,
-    view_wiring,
 )
 
 if TYPE_CHECKING:
@@ -40,15 +44,29 @@ if TYPE_CHECKING:
     from drafter.checkpoint.statistics import TensorStatistics
     from drafter.checkpoint.target import TargetFolder
     from drafter.checkpoint.vocab_map import VocabMap
+    from drafter.checkpoint_compare.compare import Comparison as CheckpointComparison
+    from drafter.checkpoint_compare.epochs import Run as EpochRun
+    from drafter.checkpoint_compare.outcomes import Outcomes, Paired
     from drafter.drafting.context import SampleRun
     from drafter.drafting.readout import RowReadout
+    from drafter.drafting.rounds import Round
+    from drafter.drafting.tree import Tree
     from drafter.drafting.verifier import VerifierChoice
     from drafter.model.device import Placement
     from drafter.model.drafter import Eagle3Drafter
+    from drafter.pooling import Bench
     from drafter.results import ScoreResult, StepResult
-    from drafter.sample.probe import SlotProbe
+    from drafter.sample.many.partners import Partners
+    from drafter.sample.many.survey import Survey
+    from drafter.sample.many.twins import Comparison
+    from drafter.sample.probes.contradictions import Contradiction
+    from drafter.sample.probes.last_state import Lens
+    from drafter.sample.probes.probe import SlotProbe
     from drafter.sample.sample import Sample
-    from drafter.scoring.counts import OrderingCounts
+    from drafter.scoring.breaks import Breaks
+    from drafter.scoring.chain_report import ChainReport
+    from drafter.scoring.counts import OrderingCounts, Truths
+    from drafter.scoring.tree_counts import TreeCounts
 
 Poll = Callable[[], None]
 TOP = 5  # predictions of a step
@@ -60,7 +78,7 @@ def no_poll() -> None:
 
 @dataclass(frozen=True)
 class SampleList:
-    paths: Sequence[Path]
+    paths: SamplePaths
     why: str
 
 
@@ -76,6 +94,7 @@ class _Open:
     sample: Sample | None = None
     run: SampleRun | None = None
     probes: list[SlotProbe] = field(default_factory=list)
+    probed: tuple[Sample, list[SlotProbe]] | None = None  # of the last sample that was probed, current or not
     drafted: dict[Ordering, Tensor] = field(default_factory=dict)  # step-0 draft ids [R] of orderings scored
     tokens: TokenText | None = None
     tokens_at: Located | None = None
@@ -182,6 +201,39 @@ class Session:
         self.log.call("list_samples", {"samples": [str(p) for p in self.options.samples]}, len(paths))
         return SampleList(paths, why)
 
+    def sample_paths(self, path: Path) -> list[Path]:
+        """The samples in one listed file by name, of which most hold one; only headers are read."""
+        from drafter.sample.many.parts import sample_paths
+
+        if self.options.keys is not None:  # what is described is one sample
+            return [path]
+        checkpoint = self._now.checkpoint
+        return sample_paths(path, checkpoint.run_config.target_hidden_size if checkpoint is not None else None)
+
+    def choose_first(self, paths: Sequence[Path], poll: Poll = no_poll) -> Sample:
+        """Make the first sample in the files `paths` current that opens and fits, wherever it stands.
+
+        Raises the refusal of one that the options name by itself, of an option, or the first of all if none can be had.
+        """
+        first: DrafterError | None = None
+        for name in (name for path in paths for name in self.sample_paths(path)):
+            poll()
+            error = self.misfit(name)
+            if error is None or isinstance(error, WiringError) or name in self.options.samples:
+                return self.choose_sample(name)  # which refuses, and logs, what is wrong
+            first = first or error
+        first = first or PathError("no samples", where=self.options.path)
+        self.log.failed("choose_first", {"paths": len(paths)}, first)
+        raise first
+
+    def misfit(self, path: Path) -> DrafterError | None:
+        """Why the sample cannot be made current, as far as its headers and ids say."""
+        try:
+            self._check_fits(self.open_sample(path))
+        except DrafterError as error:
+            return error
+        return None
+
     def choose_sample(self, path: Path) -> Sample:
         """Open a sample (its states unread), with its slots' claims, and make it current."""
         with Logged(self.log, "choose_sample", {"path": str(path), "slots": self.options.slots}) as logged:
@@ -216,13 +268,53 @@ class Session:
         """The sample in `path` with its claims, not made current."""
         checkpoint = self._now.checkpoint
         width = checkpoint.run_config.target_hidden_size if checkpoint is not None else None
-        return self._claimed(open_sample(path, width).first_rows(self.options.rows))
+        sample = open_sample(path, width, self.options.keys)
+        sample = sample.first_rows(self.options.rows)
+        return self._claimed(choose_mask(sample, self.options.supervised, self._tokens_for_roles(path)))
 
     def _claimed(self, sample: Sample) -> Sample:
         """`sample` with what its slots are said to be, as far as the checkpoint and target that are open know."""
         unclaimed = sample.with_claims([None] * len(sample.slots))
         layers = self._now.target.num_layers if self._now.target else None
-        return claim_slots(unclaimed, self.options.slots, self._trained_depths(), layers)
+        claimed = claim_slots(unclaimed, self.options.slots, self._trained_depths(), layers)
+        checkpoint = self._now.checkpoint
+        return check_vocabulary(claimed, checkpoint.run_config.vocab_size) if checkpoint is not None else claimed
+
+    def recorded(self, path: Path) -> Sample:
+        """The sample in `path` as it was recorded: whole, with its own mask, without claims."""
+        checkpoint = self._now.checkpoint
+        width = checkpoint.run_config.target_hidden_size if checkpoint is not None else None
+        return open_sample(path, width, self.options.keys)
+
+    def survey(
+        self, paths: Sequence[Path], poll: Poll = no_poll, found: Callable[[Survey], None] = lambda survey: None
+    ) -> Survey:
+        """What the samples in the files `paths` hold, and which cannot be read; `found` sees it grow file by file."""
+        from drafter.sample.many.survey import survey, survey_json
+
+        with Logged(self.log, "survey", {"files": len(paths)}) as logged:
+            result = survey(paths, self.recorded, poll, found)
+            logged.result = survey_json(result, samples=False)
+        return result
+
+    def pair_recordings(self, ours: Sequence[Path], theirs: Sequence[Path], poll: Poll = no_poll) -> Partners:
+        """Which samples in the files `ours` and `theirs` hold the same tokens."""
+        from drafter.sample.many.partners import find_partners
+
+        with Logged(self.log, "pair_recordings", {"ours": len(ours), "theirs": len(theirs)}) as logged:
+            result = find_partners(ours, theirs, self.recorded, poll)
+            logged.result = {"pairs": [[str(a), str(b)] for a, b in result.pairs]}
+        return result
+
+    def compare_recordings(self, ours: Path, theirs: Path, poll: Poll = no_poll) -> Comparison:
+        """Two recordings of the same tokens, slot by slot; ours with its claims, and cut as the options say."""
+        from drafter.sample.many.twins import compare_recordings, comparison_json
+
+        with Logged(self.log, "compare_recordings", {"ours": str(ours), "theirs": str(theirs)}) as logged:
+            sample = self._claimed(self.recorded(ours).first_rows(self.options.rows))
+            result = compare_recordings(sample, self.recorded(theirs), poll)
+            logged.result = comparison_json(result, pairs=False)
+        return result
 
     @property
     def sample(self) -> Sample:
@@ -237,6 +329,24 @@ class Session:
         counts: list[bool] = row_mask(self.sample.supervised, self.options.mask, self.sample.length - 1).tolist()
         return counts
 
+    def set_mask(self, mode: str) -> None:
+        """Which rows count from now on. Raises WiringError for a mode that does not exist."""
+        with Logged(self.log, "set_mask", {"mask": mode}):
+            self.options = replace(self.options, mask=mode)
+
+    def set_supervised(self, how: str) -> None:
+        """Where loss masks come from, from now on; the current sample is opened again with it.
+
+        Raises DrafterError, and leaves all as it is, where the sample has no such mask.
+        """
+        with Logged(self.log, "set_supervised", {"supervised": how}):
+            before, self.options = self.options, replace(self.options, supervised=how)
+            try:
+                self.choose_sample(self.sample.path)
+            except DrafterError:
+                self.options = before
+                raise
+
     @property
     def has_sample(self) -> bool:
         return self._now.sample is not None
@@ -248,10 +358,13 @@ class Session:
         return self._now.probes
 
     def _probe(self, sample: Sample, poll: Poll) -> list[SlotProbe]:
+        """What the data of `sample` shows; of the last one asked for it is kept."""
         from drafter.model.embedding import EmbeddingTable
         from drafter.model.sources import find_embedding
-        from drafter.sample.probe import probe_slot
+        from drafter.sample.probes.probe import probe_slots
 
+        if self._now.probed is not None and self._now.probed[0] is sample:
+            return self._now.probed[1]
         table: EmbeddingTable | None
         try:
             drafter = self._now.drafter
@@ -265,7 +378,27 @@ class Session:
             assert table is not None
             return table.rows(torch.tensor(ids))
 
-        return [probe_slot(sample, slot, rows if table is not None else None, poll) for slot in sample.slots]
+        probes = probe_slots(sample, rows if table is not None else None, self._lens(sample), poll)
+        self._now.probed = sample, probes
+        return probes
+
+    def _lens(self, sample: Sample) -> Lens:
+        """The target's final norm and head, as far as they are there; else the drafter's own head."""
+        from drafter.sample.probes.last_state import lens_of
+
+        checkpoint, target, own, ids = self._now.checkpoint, self._now.target, None, None
+        if checkpoint is not None and (target is None or target.head is None):
+            try:
+                own, ids = checkpoint.tensors.get("lm_head.weight"), self.vocab_map().draft_ids
+            except DrafterError:
+                own = None  # a head whose tokens are not known names none
+        return lens_of(target, sample.width, own, ids)
+
+    def contradictions(self, poll: Poll = no_poll) -> list[Contradiction]:
+        """Where what the current sample's slots are said to be and what their data shows cannot both be right."""
+        from drafter.sample.probes.contradictions import contradictions
+
+        return contradictions(self.sample, self.probe(poll))
 
     # ------------------------------------------------------------------ text
 
@@ -282,6 +415,19 @@ class Session:
         if self._now.tokens_problem:
             return f"none: {self._now.tokens_problem}"
         return f"{at.path} ({at.why})" if at else "no tokenizer found: ids are shown (--tokenizer)"
+
+    def mask_facts(self) -> list[str]:
+        """What the loss mask of the current sample is, a line each."""
+        return mask_facts(self.sample, self._now.tokens)
+
+    def _tokens_for_roles(self, sample: Path) -> TokenText | None:
+        """The tokenizer of a sample that is not current yet, if its loss mask depends on one."""
+        if self.options.supervised != ROLES:
+            return None
+        located = locate_tokenizer(self.options.tokenizer, self._now.checkpoint, sample, self._now.target)
+        if self._now.tokens is not None and located == self._now.tokens_at:
+            return self._now.tokens
+        return open_tokenizer(located.path) if located else None
 
     def _find_tokens(self, sample: Path | None) -> None:
         located = locate_tokenizer(self.options.tokenizer, self._now.checkpoint, sample, self._now.target)
@@ -310,7 +456,7 @@ class Session:
     @property
     def trained_wiring(self) -> Wiring:
         """The wiring of the view, before any switch is set."""
-        return view_wiring(self.options.view, self.checkpoint.run_config)
+        return Wiring.trained(self.checkpoint.run_config)
 
     @property
     def wiring(self) -> Wiring:
@@ -513,7 +659,186 @@ class Session:
 
         return {**step_json(result, {i: self.piece(i) for i in step_ids(result)}), "switched": self.switched()}
 
+    def tree(
+        self,
+        at: int,
+        ordering: Ordering,
+        rule: str,
+        steps: int,
+        topk: int,
+        tokens: int | None = None,
+        poll: Poll = no_poll,
+    ) -> Tree:
+        """The tree of drafts whose first level stands for token `at` (row at - 2), held against the sample's tokens.
+
+        Raises WiringError for a token that no row predicts, a search that cannot be meant, a drafter without trees.
+        """
+        from drafter.drafting.tree import tree_json, tree_plan
+        from drafter.drafting.tree_eagle2 import read_tree
+
+        with Logged(self.log, "tree", {"at": at, **self._tree_inputs(ordering, rule, steps, topk, tokens)}) as logged:
+            self.check_token(at)
+            plan = tree_plan(rule, steps, topk, tokens)
+            result = read_tree(self.run(poll), ordering, self.wiring, at - 2, plan, poll)
+            logged.result = tree_json(result)
+        return result
+
+    def tree_lengths(
+        self,
+        ordering: Ordering,
+        rule: str,
+        steps: int,
+        topk: int,
+        tokens: int | None = None,
+        rows: int | None = None,
+        on_progress: Callable[[TreeCounts], None] = lambda counts: None,
+        poll: Poll = no_poll,
+    ) -> TreeCounts:
+        """Accept lengths of the tree search on the current sample, beside the chain's: over all rows that count, or at
+        most `rows` of them spread evenly; `on_progress` sees them grow. Raises WiringError as `tree` does.
+        """
+        from drafter.drafting.tree import tree_plan
+        from drafter.scoring.sweep import truths_of
+        from drafter.scoring.tree_counts import count_trees, tree_counts_json
+
+        mode = self.options.mask
+        inputs = {**self._tree_inputs(ordering, rule, steps, topk, tokens), "rows": rows, "mask": mode}
+        with Logged(self.log, "tree_lengths", inputs) as logged:
+            plan = tree_plan(rule, steps, topk, tokens)
+            run, wiring = self.run(poll), self.wiring
+            truths = truths_of(run, None, wiring)
+            counts = count_trees(run, ordering, wiring, plan, truths, mode, rows, on_progress, poll)
+            logged.result = tree_counts_json(counts)
+        return counts
+
+    def _tree_inputs(self, ordering: Ordering, rule: str, steps: int, topk: int, tokens: int | None) -> dict[str, Any]:
+        asked = {"rule": rule, "steps": steps, "topk": topk, "tokens": tokens, "view": self.options.view}
+        return {
+            "checkpoint": str(self.checkpoint.path),
+            "sample": str(self.sample.path),
+            "ordering": list(ordering),
+            **asked,
+        }
+
+    # ------------------------------------------------------------------ chains
+
+    def rounds(
+        self,
+        ordering: Ordering,
+        depth: int | None = None,
+        refresh: str = "target",
+        on_progress: Callable[[int, int], None] = lambda done, total: None,
+        poll: Poll = no_poll,
+    ) -> list[Round]:
+        """The supervised text of the current sample decoded round by round, as a server would (`drafting.rounds`).
+
+        `on_progress` is given tokens emitted and tokens to emit. Raises WiringError for what cannot be drafted.
+        """
+        from drafter.drafting.rounds import rounds, walk_json
+
+        inputs = {**self._chain_inputs(ordering, depth), "sample": str(self.sample.path), "refresh": refresh}
+        with Logged(self.log, "rounds", inputs) as logged:
+            found = rounds(self.run(poll), ordering, self.wiring, inputs["depth"], refresh, on_progress, poll)
+            logged.result = {**walk_json(found), "accepted": [one.accepted for one in found]}
+        return found
+
+    def breaks(self, ordering: Ordering, depth: int | None = None, poll: Poll = no_poll) -> Breaks:
+        """Where and at which tokens the current sample's chains break."""
+        from drafter.drafting.chains import draft_ids
+        from drafter.scoring.breaks import breaks_json, find_breaks
+        from drafter.scoring.counts import rows_needed
+        from drafter.scoring.sweep import truths_of
+
+        inputs = {**self._chain_inputs(ordering, depth), "sample": str(self.sample.path)}
+        with Logged(self.log, "breaks", inputs) as logged:
+            run, wiring, depth = self.run(poll), self.wiring, inputs["depth"]
+            truths = truths_of(run, None, wiring)
+            rows = rows_needed(truths.mask, self.options.mask, depth)
+            drafted = draft_ids(run, ordering, wiring, depth, rows, poll=poll)
+            found = find_breaks(drafted, truths, self.options.mask)
+            logged.result = breaks_json(found, self.piece)
+        return found
+
+    def chain_report(
+        self,
+        ordering: Ordering,
+        paths: Sequence[Path] | None = None,
+        depth: int | None = None,
+        on_progress: Callable[[ChainReport], None] = lambda report: None,
+        poll: Poll = no_poll,
+    ) -> ChainReport:
+        """Chains from every row, both ways, over the samples in the files `paths`, pooled; the current one if None.
+
+        One that cannot be read or does not fit is skipped, as by `score`. `on_progress` sees the report grow.
+        """
+        from drafter.scoring.chain_report import ChainReport, chain_report_json
+
+        inputs = self._chain_inputs(ordering, depth)
+        names = self._chain_samples(paths)
+        with Logged(self.log, "chain_report", {**inputs, "samples": [str(path) for path in names]}) as logged:
+            report = ChainReport(ordering, inputs["depth"], self.options.mask, self.options.view, len(names))
+            for name in names:
+                self._add_chains(report, name, poll)
+                on_progress(report)
+            logged.result = chain_report_json(report, self.piece)
+        return report
+
+    def _chain_inputs(self, ordering: Ordering, depth: int | None) -> dict[str, Any]:
+        check_ordering(ordering, len(self.sample.slots), self.checkpoint.fc_inputs)
+        asked = {"depth": self.options.depth if depth is None else depth, "mask": self.options.mask}
+        return {
+            "checkpoint": str(self.checkpoint.path),
+            "ordering": list(ordering),
+            **asked,
+            "view": self.options.view,
+            "switched": self.switched(),
+        }
+
+    def _chain_samples(self, paths: Sequence[Path] | None) -> list[Path]:
+        if paths is None:
+            return [self.sample.path]
+        return list(dict.fromkeys(name for path in paths for name in self.sample_paths(path)))
+
+    def _add_chains(self, report: ChainReport, name: Path, poll: Poll) -> None:
+        """One sample, or the reason why not; that of one named by itself, or of the last where none fits, is raised."""
+        poll()
+        try:
+            report.add(self._run_for(name, len(self.sample.slots), poll), self.wiring, poll)
+        except DrafterError as error:
+            last = len(report.samples) + len(report.skipped) + 1 == report.planned
+            if name in self.options.samples or (last and not report.samples):
+                raise
+            report.skipped.append((name, str(error)))
+
+    def chain_report_json(self, report: ChainReport, found: Sequence[Round], refresh: str, most: int) -> dict[str, Any]:
+        """`accept --json`: a report of this session, with the rounds of the current sample."""
+        from drafter.checkpoint.facts import checkpoint_json
+        from drafter.drafting.rounds import rounds_json
+        from drafter.scoring.chain_report import chain_report_json
+
+        assert self._now.placement is not None
+        return {
+            "checkpoint": checkpoint_json(self.checkpoint),
+            **self._placement_json(self._now.placement),
+            "switched": self.switched(),
+            **chain_report_json(report, self.piece, most),
+            "rounds": {
+                "sample": str(self.sample.path),
+                **rounds_json(found, refresh, self.piece, self.sample.ids),
+            },
+            "warnings": list(self.load().warnings),
+        }
+
     # ------------------------------------------------------------------ scores
+
+    @property
+    def grouping(self) -> Grouping:
+        """Which group a sample belongs to: by `--group`, else by the `--samples` under which it lies.
+
+        Files that were named one by one are no groups: the scores of single samples say the same.
+        """
+        given = self.options.samples
+        return Grouping(parse_groups(self.options.groups), given if any(path.is_dir() for path in given) else ())
 
     def score(
         self,
@@ -526,14 +851,17 @@ class Session:
     ) -> ScoreResult:
         """Score `orderings` on the samples in `paths`, pooled; orderings and `depth` are those of the options if None.
 
+        Each is opened when its turn comes. One that cannot be read or does not fit is skipped, with its reason in the
+        result; refused are those that the options name one by one, and the first of all where none can be scored.
         `on_progress` is given the same growing result after every (sample, ordering).
         """
-        from drafter.results import ScoreResult, sample_json
-        from drafter.scoring.sweep import score_sample, truths_of
+        from drafter.pooling import Pool
+        from drafter.results import ScoreResult
+        from drafter.score_json import logged_score
 
         options = self.options
         if not self.has_sample:
-            self.choose_sample(paths[0])
+            self.choose_first(paths, poll)
         chosen = list(orderings) if orderings is not None else self.orderings()
         depth = options.depth if depth is None else depth
         configured, why = self.configured()
@@ -549,28 +877,34 @@ class Session:
         }
         with Logged(self.log, "score", inputs) as logged:
             result.warnings = self.load(poll).warnings
-            for path in paths[1:]:  # a broken file is better refused before the work than after it
-                poll()
-                self._check_fits(self.open_sample(path))
-            for path in paths:
-                run = self._run_for(path, len(self.sample.slots), poll)
-                probes = self.probe(poll) if run is self._now.run else self._probe(run.sample, poll)
-                result.samples.append(sample_json(run.sample, probes))
-                choice = self._verifier(run.sample, result, poll)
-
-                def found(ordering: Ordering, counts: OrderingCounts, ids: Tensor, run: SampleRun = run) -> None:
-                    if run is self._now.run:
-                        self._now.drafted[ordering] = ids[0]
-                    old = result.scores.get(ordering)
-                    result.scores[ordering] = counts if old is None else old + counts
-                    result.done += 1
-                    on_progress(result)
-
-                score_sample(
-                    run, truths_of(run, choice, self.wiring), chosen, self.wiring, depth, options.mask, found, poll
-                )
-            logged.result = self.score_json(result)
+            bench, named = self._bench(result, poll), frozenset(options.samples)
+            Pool(result, chosen, self.wiring, bench, self.grouping, named, on_progress, poll).add(paths)
+            logged.result = logged_score(self.score_json(result))
         return result
+
+    def _bench(self, result: ScoreResult, poll: Poll) -> Bench:
+        """What `drafter.pooling` asks of this session, sample by sample."""
+        from drafter.pooling import Bench
+        from drafter.results import sample_json
+        from drafter.scoring.sweep import truths_of
+
+        slots = len(self.sample.slots)
+
+        def known(run: SampleRun) -> tuple[dict[str, Any], Truths]:
+            probes = self.probe(poll) if run is self._now.run else self._probe(run.sample, poll)
+            choice = self._verifier(run.sample, result, poll)
+            return sample_json(run.sample, probes), truths_of(run, choice, self.wiring)
+
+        def drafted(run: SampleRun, ordering: Ordering, ids: Tensor) -> None:
+            if run is self._now.run:
+                self._now.drafted[ordering] = ids
+
+        return Bench(
+            names=self.sample_paths,
+            run=lambda path: self._run_for(path, slots, poll),
+            known=known,
+            drafted=drafted,
+        )
 
     def _run_for(self, path: Path, slots: int, poll: Poll) -> SampleRun:
         from drafter.drafting.context import SampleRun
@@ -580,31 +914,116 @@ class Session:
         sample = self.open_sample(path)
         if len(sample.slots) != slots:
             raise SampleError(
-                f"{len(sample.slots)} recorded states", expected=f"{slots}, as in the first sample", where=path
+                f"{len(sample.slots)} recorded states", expected=f"{slots}, as in the sample that is open", where=path
             )
         return SampleRun(self.load(poll), sample)
 
     def _verifier(self, sample: Sample, result: ScoreResult, poll: Poll) -> VerifierChoice | None:
-        from drafter.drafting.verifier import verifier_choice, why_not
+        from drafter.drafting.verifier import last_norm, recorded_choice, verifier_choice, why_not
 
-        reason = why_not(sample, self._now.target)
-        if reason is not None:
-            for metric in ("verifier_strict", "verifier_draft_vocab", "in_vocab"):
-                result.reasons[metric] = reason
-            return None
         drafter, target = self.load(poll), self._now.target
+        vocab = drafter.vocab(self.wiring)
+        recorded, reason = recorded_choice(sample, vocab)
+        if recorded is not None:
+            result.reasons |= dict.fromkeys(("verifier_strict", "in_vocab"), reason)
+            return recorded
+        probes = self.probe(poll) if sample is self._now.sample else self._probe(sample, poll)
+        norm = last_norm(sample, probes)[0]
+        cannot = why_not(sample, target, norm)
+        if cannot is not None:
+            said = reason if sample.verifier_draft is not None else cannot
+            result.reasons |= dict.fromkeys(("verifier_strict", "verifier_draft_vocab", "in_vocab"), said)
+            return None
         assert target is not None
-        return verifier_choice(sample, target, drafter.vocab(self.wiring), drafter.placement, poll)
+        return verifier_choice(sample, target, vocab, drafter.placement, poll, norm)
 
     def score_json(self, result: ScoreResult) -> dict[str, Any]:
         """`score --json` of a result of this session."""
-        from drafter.results import score_json
+        from drafter.score_json import score_json
 
         assert self._now.placement is not None
         return {
             **score_json(self.checkpoint, self._placement_json(self._now.placement), result),
             "switched": self.switched(),
         }
+
+    # ------------------------------------------------------------------ checkpoints compared
+
+    def compare_checkpoints(
+        self,
+        theirs: Found,
+        on_progress: Callable[[int, int, str], None] = lambda done, planned, name: None,
+        poll: Poll = no_poll,
+    ) -> CheckpointComparison:
+        """The current checkpoint and another: configs and tensors; `on_progress` is given tensors done and planned."""
+        from drafter.checkpoint_compare.compare import compare, comparison_json
+
+        inputs = {"ours": str(self.checkpoint.path), "theirs": str(theirs.path)}
+        with Logged(self.log, "compare_checkpoints", inputs) as logged:
+            found = compare(self.checkpoint, open_checkpoint(theirs), on_progress, poll)
+            logged.result = {k: v for k, v in comparison_json(found).items() if k not in ("configs", "tensors")}
+        return found
+
+    def compare_outcomes(
+        self,
+        ours: Found,
+        theirs: Found,
+        paths: Sequence[Path],
+        most: int = 20,
+        on_progress: Callable[[Outcomes], None] = lambda outcomes: None,
+        poll: Poll = no_poll,
+    ) -> Paired:
+        """Two checkpoints on the same samples, each under its own first ordering and trained wiring; at most `most`
+        differing rows are listed. Raises SampleError where they have no sample in common."""
+        from drafter.checkpoint_compare.outcomes import pair, paired_json
+
+        inputs = {"ours": str(ours.path), "theirs": str(theirs.path), **self._outcome_inputs(paths)}
+        with Logged(self.log, "compare_outcomes", inputs) as logged:
+            one, two = (self._outcomes(side, paths, on_progress, poll) for side in (ours, theirs))
+            found = pair(one, two, most)
+            if found is None:
+                raise SampleError("no sample that both checkpoints can take", where=theirs.path)
+            logged.result = {k: v for k, v in paired_json(found, str).items() if k != "samples"}
+        return found
+
+    def run_epochs(
+        self,
+        found: Sequence[Found],
+        paths: Sequence[Path],
+        on_progress: Callable[[EpochRun], None] = lambda run: None,
+        poll: Poll = no_poll,
+    ) -> EpochRun:
+        """Every checkpoint of `found` on the samples in the files `paths`, one after another, and what the trainer
+        measured; `on_progress` is given the same growing run after each, so that it can be left at any."""
+        from drafter.checkpoint_compare.epochs import Run, list_epochs, run_epochs, run_json
+
+        options, inputs = self.options, {"checkpoints": [f.name for f in found], **self._outcome_inputs(paths)}
+        with Logged(self.log, "run_epochs", inputs) as logged:
+            run = Run(options.depth, options.mask, list_epochs(found, lambda f: open_checkpoint(f).metrics))
+            run_epochs(run, lambda f: self._outcomes(f, paths, lambda o: None, poll), on_progress, poll)
+            logged.result = {k: v for k, v in run_json(run).items() if k != "epochs"}
+        return run
+
+    def _outcome_inputs(self, paths: Sequence[Path]) -> dict[str, Any]:
+        options = self.options
+        asked = {"depth": options.depth, "mask": options.mask, "view": options.view, "orderings": options.orderings}
+        return {"paths": [str(p) for p in paths], **asked}
+
+    def _outcomes(
+        self, found: Found, paths: Sequence[Path], on_progress: Callable[[Outcomes], None], poll: Poll
+    ) -> Outcomes:
+        """One checkpoint on all samples, beside what is open here and not in its place."""
+        from drafter.checkpoint_compare.outcomes import Bench, Outcomes, collect
+
+        other = Session(replace(self.options, path=found.path))
+        other._switches = dict(self._switches)
+        other.choose_checkpoint(found)
+        slots = len(other.choose_first(paths, poll).slots)
+        ordering, why = other.first_ordering()
+        warnings = other.load(poll).warnings
+        outcomes = Outcomes(ordering, why, other.wiring, str(other.placement), tuple(warnings))
+        bench = Bench(other.sample_paths, lambda path: other._run_for(path, slots, poll))
+        return collect(outcomes, bench, paths, self.options.depth, self.options.mask, on_progress, poll)
 
     # ------------------------------------------------------------------ facts
 
@@ -629,7 +1048,7 @@ class Session:
             "target": target_json(*self.target),
             "tokenizer": {"path": str(at.path) if at and self.tokens else None, "why": self.tokens_why},
             "samples": {"count": len(listed.paths), "why": listed.why},
-            "sample": sample_json(self.sample, self.probe(poll)) if self.has_sample else None,
+            "sample": sample_json(self.sample, self.probe(poll), facts=True) if self.has_sample else None,
             "configured": list(configured) if configured else None,
             "configured_why": why,
             "trained": list(trained) if trained else None,

@@ -40,8 +40,14 @@ class Wiring:
         that the data supports.
     positions: at step k >= 1 row t stands at t + k (`advance`), at t (`constant`), or at t + k + 1 (`late`, SGLang up
         to 0.5.11).
-    window: whether a sliding window moves on with the draft steps (`moving`, every server) or stays where the row is
-        (`still`, as speculators trains all but P-EAGLE).
+    window: whether a sliding window moves on with the draft steps (`moving`, vLLM), stays where the row is (`still`, as
+        speculators trains all but P-EAGLE), or is left out (`none`, SGLang).
+    norm_before_fc, fc_norm, fc_bias, qkv_bias, qk_norm: whether what the checkpoint has of these is applied. A server
+        that has no place for a tensor skips it; qkv_bias is that of the first layer.
+    upper_norms: the norms before the layers above the first are the checkpoint's (`own`), or `ones`, as a server leaves
+        them that looks for another name.
+    lost_norm: a final norm that the checkpoint lacks is `refused`, or `ones` as in a server.
+    fc: `applied`, or `skipped` where its input is as wide as the drafter already (SGLang tells by the width).
     """
 
     view: str
@@ -55,6 +61,14 @@ class Wiring:
     d2t: str = "data"
     positions: str = "advance"
     window: str = "moving"
+    norm_before_fc: bool = True
+    fc_norm: bool = True
+    fc_bias: bool = True
+    qkv_bias: bool = True
+    qk_norm: bool = True
+    upper_norms: str = "own"
+    lost_norm: str = "refused"
+    fc: str = "applied"
 
     @classmethod
     def trained(cls, config: DrafterConfig) -> Wiring:
@@ -67,6 +81,10 @@ class Wiring:
             rope=config.rope,
             window="still" if config.dialect == "speculators" and not config.parallel else "moving",
         )
+
+    def changed(self, **fields: Any) -> Wiring:
+        """This wiring with other values of some fields."""
+        return replace(self, **fields)
 
     def switched(self, name: str, value: str) -> Wiring:
         """This wiring with one switch set from text, as the command line and the screen give it.
@@ -116,15 +134,16 @@ SWITCHES: dict[str, tuple[str, ...]] = {
     "head": ("own", "target", "tied"),
     "d2t": ("data", "offset", "direct"),
     "positions": ("advance", "constant", "late"),
-    "window": ("moving", "still"),
+    "window": ("moving", "still", "none"),
+    "norm_before_fc": _ON_OFF,
+    "fc_norm": _ON_OFF,
+    "fc_bias": _ON_OFF,
+    "qkv_bias": _ON_OFF,
+    "qk_norm": _ON_OFF,
+    "upper_norms": ("own", "ones"),
+    "lost_norm": ("refused", "ones"),
+    "fc": ("applied", "skipped"),
 }
-
-
-def view_wiring(view: str, config: DrafterConfig) -> Wiring:
-    """The wiring that `--view` names. Raises WiringError for a view that this version does not compute."""
-    if view != "trained":
-        raise WiringError(f"the view {view!r}", expected="'trained', the only view that this version computes")
-    return Wiring.trained(config)
 
 
 def all_orderings(slots: int, inputs: int) -> list[Ordering]:
@@ -189,12 +208,16 @@ def name(ordering: Ordering) -> str:
 
 
 def configured_ordering(
-    depths: Sequence[int] | None, slots: Sequence[Slot], inputs: int
+    depths: Sequence[int] | None, slots: Sequence[Slot], inputs: int, who: str = "the config", last: int | None = None
 ) -> tuple[Ordering | None, str]:
-    """The slots that the config's depths select, or None with the reason why they cannot be told."""
+    """The slots that the config's depths select, or None with the reason why they cannot be told.
+
+    `who` selects them, where it is a server. `last` is the depth of the target's last layer, where it is known: that
+    of a slot said to be the last state before the final norm.
+    """
     if depths is None:
-        return None, "the config names no layer ids"
-    claimed = {slot.claim.depth: slot.index for slot in reversed(slots) if slot.claim and slot.claim.depth is not None}
+        return None, f"{who} names no layer ids"
+    claimed = {depth: slot.index for slot in reversed(slots) if (depth := _depth_of(slot, last)) is not None}
     if not claimed:
         return None, "the depths of the recorded slots are unknown: name them with --slots"
     absent = [depth for depth in depths if depth not in claimed]
@@ -202,10 +225,18 @@ def configured_ordering(
         unknown = [
             slot.index for slot in slots if slot.claim is None or (slot.claim.depth is None and not slot.claim.is_last)
         ]
-        said = f"the config selects depths {list(depths)}; depth {absent[0]} is not among the recorded slots"
+        said = f"{who} selects depths {list(depths)}; depth {absent[0]} is not among the recorded slots"
         if unknown:
             said = f"{said} of known depth (slot {unknown[0]} is unknown): name them with --slots"
         return None, said
     if len(depths) != inputs:
-        return None, f"the config names {len(depths)} layers, fc takes {inputs}"
-    return tuple(claimed[depth] for depth in depths), f"the config's layer ids select depths {list(depths)}"
+        return None, f"{who} names {len(depths)} layers, fc takes {inputs}"
+    said = "the config's layer ids select" if who == "the config" else f"{who} captures"
+    return tuple(claimed[depth] for depth in depths), f"{said} depths {list(depths)}"
+
+
+def _depth_of(slot: Slot, last: int | None) -> int | None:
+    claim = slot.claim
+    if claim is None or claim.depth is not None:
+        return None if claim is None else claim.depth
+    return last if claim.is_last and claim.norm != "post" else None

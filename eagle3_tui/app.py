@@ -68,6 +68,7 @@ class InspectorApp(App[int], inherit_bindings=False):
         Binding(
             "c", "configured", "Configured", id="ordering.configured", tooltip="make the configured ordering current"
         ),
+        Binding("m", "mask", "Mask", id="app.mask", tooltip="which rows count: next, same, predicted, all"),
         Binding("slash", "filter", "Filter", id="app.filter", tooltip="show only rows with a text; esc shows all"),
         Binding("e", "export", "Export", id="app.export", tooltip="write the session as Markdown and JSON"),
         Binding("y", "copy", "Copy", id="app.copy", tooltip="copy the row: to the clipboard and to a file"),
@@ -210,6 +211,7 @@ class InspectorApp(App[int], inherit_bindings=False):
         text.append(safe(state.chosen.name if state.chosen else "no checkpoint", 18), style("bold"))
         if state.sample is not None:
             text.append(f"  {safe(state.sample.path.name, 20)}")
+            text.append(*self._against_claims())
         if state.ordering is not None:
             text.append(f"  fc={name(state.ordering)} {safe(state.label(state.ordering), 20)}", style("mark"))
             text.append(*self._contradiction())
@@ -219,6 +221,15 @@ class InspectorApp(App[int], inherit_bindings=False):
         if state.placement:
             text.append(f"  {state.placement.split(' (')[0]}", style("dim"))
         self._put("#context", text)
+
+    def _against_claims(self) -> tuple[str, Style]:
+        """Where the sample's data contradicts what its slots are said to be: on every view, details in Samples."""
+        found = self.controller.state.contradictions
+        if not found:
+            return "", style("")
+        slots = sorted({one.slot for one in found if one.slot is not None})
+        which = f"slot {','.join(map(str, slots))}" if slots else "states"
+        return f" ! {which} in doubt", style(found[0].severity)
 
     def _contradiction(self) -> tuple[str, Style]:
         """What the config selects, where that is neither what was trained nor what the data shows to be best."""
@@ -304,6 +315,9 @@ class InspectorApp(App[int], inherit_bindings=False):
             self.controller.say(otherwise, "warn")
         else:
             self.controller.choose_ordering(ordering)
+
+    def action_mask(self) -> None:
+        self.controller.cycle_mask()
 
     def action_leave(self) -> None:
         """One thing at a time: read an error, stop what runs, close what was opened, end the filter."""

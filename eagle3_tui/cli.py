@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 PROG = "eagle3-tui"
 OK, REFUSED, INTERRUPTED = 0, 2, 130
-_LATER = ("check", "replay", "serving")  # commands of later versions; a path of that name still opens
+_LATER = ("check", "replay")  # commands of later versions; a path of that name still opens
 OPEN = ""  # the command that runs when the first word is no command; no word can name it
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -150,11 +150,16 @@ _SHARED = (
                  help="The target model's folder.  [default: the config's verifier if it is here, else one beside the "
                  "checkpoint whose sizes fit]"),
     click.option("--tokenizer", type=_PATH, metavar="PATH",
-                 help="A tokenizer file, or a folder with one.  [default: beside checkpoint, sample or target; else "
-                 "ids are shown]"),
+                 help="A tokenizer file, or a folder with one.  [default: beside checkpoint, sample or target, or "
+                 "where their files say; else ids are shown]"),
     click.option("--slots", metavar="LABELS",
                  help="What the recorded slots are, e.g. embed,3,31,last: layers passed, embed = 0, last = the "
-                 "verifier's.  [default: sidecar files, else what the training's config implies, else ?]"),
+                 "verifier's (last:pre, last:post: before or after its final norm).  [default: sidecar files, else "
+                 "what the training's config implies, else what the layout says, else ?]"),
+    click.option("--keys", metavar="KEYS",
+                 help="Where an unknown layout holds what, e.g. ids=tokens,states=aux,last=final,norm=pre,mask=loss; "
+                 "states may be repeated, a.0.b walks tables and lists, ids=@{stem}.json is another file.  "
+                 "[default: told by keys and shapes]"),
     click.option("--ordering", multiple=True, metavar="SLOTS",
                  help="Slots that feed fc, in order, e.g. 0,1,2, or all; repeatable.  [default: screen and step: the "
                  "trained one if known, else the best; fix: the trained one; score: all]"),
@@ -163,8 +168,15 @@ _SHARED = (
                  help="Draft steps."),
     click.option("--mask", type=click.Choice(["next", "same", "predicted", "all"]), default="next", show_default=True,
                  help="Rows that count: by the loss mask of the token fed, one before, one after, or all."),
+    click.option("--supervised", metavar="HOW", default="recorded", show_default=True,
+                 help="Tokens that count as supervised: recorded (the loss mask), all, roles (the assistant's turns by "
+                 "chat-template marks), or token spans such as 40:212,260:"),
     click.option("--rows", type=click.IntRange(min=1), metavar="N", help="At most N rows of each sample.  "
                  "[default: all]"),
+    click.option("--group", multiple=True, metavar="NAME=GLOB",
+                 help="Score the samples whose path or name matches GLOB as a group too; repeatable, the first that "
+                 "matches counts, the rest is the group other.  [default: a group for each -s, if several with a "
+                 "folder among them]"),
     click.option("--device", metavar="NAME", default="auto", show_default=True,
                  help="auto, cpu, cuda, cuda:N or mps; auto is cuda where there is one, else cpu."),
     click.option("--dtype", type=click.Choice(["auto", "float32", "bfloat16", "float16"]), default="auto",
@@ -185,8 +197,17 @@ _SWITCH_HELP = {
     "embedding": "The checkpoint's own embedding, or the target's as SGLang takes it.",
     "head": "The checkpoint's own head, the target's rows, or the embedding's first rows (tied).",
     "d2t": "How d2t is read: as the data supports, as offsets, or as target ids.",
-    "window": "Whether a sliding window moves on with the draft steps (servers) or stays at the row (speculators).",
+    "window": "Whether a sliding window moves on with the draft steps (vLLM), stays at the row (speculators), or is none "
+    "(SGLang).",
     "positions": "Positions of draft steps >= 1: advancing, constant, or one late as in SGLang up to 0.5.11.",
+    "norm_before_fc": "input_norm before fc is applied where there is one.",
+    "fc_norm": "The norms of the single states before fc are applied where there are any.",
+    "fc_bias": "The bias of fc is added where there is one.",
+    "qkv_bias": "The first layer's biases of q, k and v are added where there are any.",
+    "qk_norm": "The norms of q and k are applied where there are any.",
+    "upper_norms": "The norms before the layers above the first: the checkpoint's own, or ones.",
+    "lost_norm": "A final norm that the checkpoint lacks: refused, or ones as in a server.",
+    "fc": "fc is applied, or skipped where its input is as wide as the drafter already.",
 }
 
 
@@ -207,6 +228,10 @@ _SCREEN = (
     click.option("--ascii", is_flag=True, help="Draw in ASCII."),
     click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal."),
 )
+_SORTED = (
+    click.option("--sort", type=click.Choice(["worst", "best", "name"]), default="worst", show_default=True,
+                 help="How the table of samples is ordered."),
+)  # fmt: skip
 _WHERE = click.argument("path", type=_PATH)
 
 
@@ -230,14 +255,17 @@ def _options(path: Path, asked: dict[str, Any]) -> Options:
         target=asked["target"],
         tokenizer=asked["tokenizer"],
         slots=asked["slots"],
+        keys=asked["keys"],
         orderings=asked["ordering"],
         view=asked["view"],
         depth=asked["depth"],
         mask=asked["mask"],
         rows=asked["rows"],
+        supervised=asked["supervised"],
         device=asked["device"],
         dtype=asked["dtype"],
         switches=tuple((n, asked[f"switch_{n}"]) for n in SWITCHES if asked[f"switch_{n}"] is not None),
+        groups=asked["group"],
     )
     return demo.demo_options(options) if str(path) == demo.NAME else options
 
@@ -291,9 +319,12 @@ def _open_screen(path: Path, ascii: bool, no_mouse: bool, asked: dict[str, Any])
 
 
 @cli.command("score", short_help="Accuracy and accept length of every ordering.")
-@_takes(_WHERE, *_SHARED, *_WIRED, *_MACHINE)
-def score_command(path: Path, as_json: bool, output: Path | None, **asked: Any) -> None:
-    """Accuracy and accept length of every ordering, or of those named."""
+@_takes(_WHERE, *_SORTED, *_SHARED, *_WIRED, *_MACHINE)
+def score_command(path: Path, sort: str, as_json: bool, output: Path | None, **asked: Any) -> None:
+    """Accuracy and accept length of every ordering, or of those named.
+
+    Samples are pooled, and shown one by one; in a folder those that cannot be read or do not fit are skipped and named.
+    """
     with _session("score", path, asked) as session:
         _choose_checkpoint(session)
         paths = _choose_sample(session)
@@ -304,9 +335,11 @@ def score_command(path: Path, as_json: bool, output: Path | None, **asked: Any) 
     formats = sorted({sample["format"] for sample in data["samples"]})
     if len(formats) > 1:
         _say(f"samples: of several formats ({'; '.join(formats)}), pooled although their slots may not be the same")
-    from eagle3_tui import text_report
+    from eagle3_tui import score_report, text_report
 
-    _emit(data, text_report.score, as_json, output)
+    for line in text_report.skipped_lines(data["skipped"]):
+        _say(line)
+    _emit(data, lambda scored: score_report.score(scored, sort), as_json, output)
 
 
 @cli.command("step", short_help="What is predicted for one token.")
@@ -316,11 +349,11 @@ def step_command(path: Path, at: int, as_json: bool, output: Path | None, **aske
     """What the drafter predicts for token I of the first sample."""
     with _session("step", path, asked) as session:
         _choose_checkpoint(session)
-        paths = _choose_sample(session)
+        _choose_sample(session)
         _say(f"tokenizer: {session.tokens_why}")
         session.check_token(at)
         _load(session)
-        data = session.step_json(session.step(at, _step_ordering(session, paths[0])))
+        data = session.step_json(session.step(at, _step_ordering(session, session.sample.path)))
     from eagle3_tui import text_report
 
     _emit(data, text_report.step, as_json, output)
@@ -426,7 +459,9 @@ def _choose_sample(session: Session) -> Sequence[Path]:
     if not listed.paths:
         raise PathError(f"no samples: {listed.why}", hint="name a sample file or a folder of them with -s")
     _say(f"samples: {len(listed.paths)} ({listed.why})")
-    session.choose_sample(listed.paths[0])
+    chosen = session.choose_first(listed.paths)
+    if chosen.file != listed.paths[0] and chosen.path != listed.paths[0]:
+        _say(f"sample: {chosen.path}, the first that can be read and fits")
     return listed.paths
 
 
@@ -461,6 +496,8 @@ def _emit(data: Any, as_text: Callable[[Any], str], as_json: bool, output: Path 
     sys.stdout.write(text)
 
 
-from eagle3_tui import fix_command  # noqa: E402  (it takes the shared options from this module)
+from eagle3_tui import fix_command, samples_command, serving_command  # noqa: E402  (they take the shared options from this module)
 
 fix_command.register(cli)
+samples_command.register(cli)
+serving_command.register(cli)

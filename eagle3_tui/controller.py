@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from drafter.errors import DeviceError, DrafterError, PathError, WiringError
 from drafter.safe import safe
+from drafter.scoring.tallies import MASK_MODES
 from drafter.wiring import SWITCHES, Ordering, Wiring
 from drafter.wiring import name as ordering_name
 from eagle3_tui.state import Scores, State
@@ -33,12 +34,34 @@ if TYPE_CHECKING:
     from drafter.scoring.counts import OrderingCounts
     from drafter.session import SampleList, Session
 
-CHOOSE, CURSOR, WINDOW, OTHERS, LOOK, SWEEP = 50, 40, 30, 20, 10, 0
+CHOOSE, CURSOR, WINDOW, OTHERS, LOOK, SWEEP, SURVEY = 50, 40, 30, 20, 10, 0, -10
 # groups that end when another checkpoint, sample or wiring is chosen
 _WORK = ("cursor", "rows", "others", "score", "probe", "miss", "try")
 _BASES = ("10000", "500000", "1000000")  # RoPE bases in common use
-_STOPPABLE = ("score", "try", "miss", "statistics", "load")  # what takes long and can be asked for again
+_STOPPABLE = (
+    "score",
+    "try",
+    "miss",
+    "statistics",
+    "load",
+    "compare",
+    "survey",
+)  # what takes long and can be asked for again
 _PROGRESS_SECONDS = 0.2
+_MASK_WORDS = {
+    "next": "the loss mask of the token fed, l[t+1]",
+    "same": "the loss mask of the row's own token, l[t]",
+    "predicted": "the loss mask of the token predicted, l[t+2]",
+    "all": "nothing: all do",
+}
+SUPERVISED = ("recorded", "roles", "all")
+_SUPERVISED_WORDS = {
+    "recorded": "as recorded",
+    "roles": "by the marks of the chat's roles",
+    "all": "every token",
+}
+_TRIED = 64  # samples that are tried for one to begin with
+_SURVEY_UNASKED = 256  # samples up to which ids and masks of all are read without being asked for
 _SEARCH = 64  # rows drafted at once while looking for a miss
 
 
@@ -108,7 +131,8 @@ class Controller:
 
     def _list_samples(self) -> None:
         def done(samples: SampleList) -> None:
-            self.state.samples = samples
+            self.state.samples, self.state.surveyed, self.state.sample_scores = samples, {}, {}
+            self.state.grouping = self.session.grouping
             self._changed("samples")
             self._submit("loading torch", warm_torch, "torch", CHOOSE, lambda _: self._torch_ready())
 
@@ -130,7 +154,7 @@ class Controller:
         if samples is None or self.state.checkpoint is None:
             return
         if samples.paths:
-            self._open_sample(self._wanted or samples.paths[0])
+            self._open_sample(self._wanted)
         else:
             self.state.problem = f"no samples: {samples.why}"
             self._changed("problem")
@@ -142,18 +166,24 @@ class Controller:
         self._wanted = path
         self._open_sample(path)
 
-    def _open_sample(self, path: Path) -> None:
+    def _open_sample(self, path: Path | None) -> None:
+        """Open `path`, or the first listed sample that can be opened."""
         self._stop_work()
         keep = self.state.ordering if self.state.user_ordered else None
+        listed = self.state.samples.paths[:_TRIED] if self.state.samples is not None else []
 
         def work(job: Job) -> tuple[Any, ...]:
             session = self.session
-            sample = session.choose_sample(path)
+            sample = session.choose_sample(path) if path else session.choose_first(listed, job.checkpoint)
+            passed = str(session.misfit(listed[0])) if not path and sample.file != listed[0] else ""
             orderings = session.orderings([])
             first, why = (keep, "chosen") if keep in orderings and keep else session.first_ordering()
-            return sample, orderings, first, why, session.counted(), session.configured(), session.trained()
+            known = session.counted(), session.configured(), session.trained()
+            return sample, orderings, first, why, *known, session.orderings_note, session.mask_facts(), passed
 
-        self._submit(f"opening {path.name}", work, "sample", CHOOSE, self._sample_opened, self._refused)
+        self._submit(
+            f"opening {path.name if path else 'a sample'}", work, "sample", CHOOSE, self._sample_opened, self._refused
+        )
 
     def _refused(self, error: Exception) -> None:
         """A checkpoint or sample cannot be had: what was open before goes on; where nothing was, that is a problem."""
@@ -197,12 +227,26 @@ class Controller:
         state, user = self.state, self.state.user_ordered
         state.forget_sample()
         state.sample, state.orderings, state.ordering, state.ordering_why = result[:4]
-        state.counted, (state.configured, state.configured_why), state.trained = result[4:]
+        state.counted, (state.configured, state.configured_why), state.trained = result[4:7]
+        state.orderings_note, state.mask_facts, passed = result[7:]
+        self._list_parts(state.sample)
         state.user_ordered = user and state.ordering_why == "chosen"
         # the first row that counts is where a person wants to look
         state.row = state.counted.index(True) if True in state.counted else 0
         self._changed("sample")
+        if passed:
+            self.say(f"opened {state.sample.path.name}, the first that can be: {passed}", "warn")
         self._load()
+
+    def _list_parts(self, sample: Any) -> None:
+        """A file that turns out to hold several samples is listed as all of them."""
+        samples = self.state.samples
+        if sample.parts == 1 or samples is None:
+            return
+        number = samples.paths.find(sample.file)
+        if number is not None:
+            self.state.samples = replace(samples, paths=samples.paths.expanded(number, sample.parts))
+            self._changed("samples")
 
     def _load(self) -> None:
         def work(job: Job) -> tuple[str, list[str]]:
@@ -224,15 +268,79 @@ class Controller:
             self._probe()
             if state.sample is not None:
                 self.score([state.sample.path])
+            if state.samples is not None and not state.surveyed and len(state.samples.paths) <= _SURVEY_UNASKED:
+                self.survey()
 
         self._submit("loading weights", work, "load", CHOOSE, done, lambda error: self._blocked("loading", error))
 
     def _probe(self) -> None:
-        def done(probes: Any) -> None:
-            self.state.probes = probes
+        def work(job: Job) -> tuple[Any, Any]:
+            return self.session.probe(job.checkpoint), self.session.contradictions(job.checkpoint)
+
+        def done(result: tuple[Any, Any]) -> None:
+            self.state.probes, self.state.contradictions = result
             self._changed("probes")
 
-        self._submit("looking at the slots", lambda job: self.session.probe(job.checkpoint), "probe", LOOK, done)
+        self._submit("looking at the slots", work, "probe", LOOK, done)
+
+    # ------------------------------------------------------------------ many samples
+
+    def survey(self) -> None:
+        """Read ids and masks of every listed sample, and say what cannot be read; the list fills while it runs."""
+        samples = self.state.samples
+        if samples is None or not samples.paths:
+            return
+        paths = samples.paths
+
+        def work(job: Job) -> tuple[list[Any], str]:
+            last, sent = 0.0, 0
+
+            def found(survey: Any) -> None:
+                nonlocal last, sent
+                if time.monotonic() - last >= _PROGRESS_SECONDS:
+                    last = time.monotonic()
+                    job.progress((survey.samples[sent:], survey_said(survey, complete=False)))
+                    sent = len(survey.samples)
+
+            survey = self.session.survey(paths, job.checkpoint, found)
+            return survey.samples[sent:], survey_said(survey, complete=True)
+
+        def show(result: tuple[list[Any], str]) -> None:
+            self.state.surveyed |= {one.path: one for one in result[0]}
+            self.state.survey_said = result[1]
+            self._changed("survey")
+
+        self._submit("reading ids and masks", work, "survey", SURVEY, show, progress=show)
+
+    def mark(self, path: Path) -> None:
+        """Mark a sample for a comparison; the second one marked is compared with the first, the same one unmarks it."""
+        state = self.state
+        if state.marked is None or state.marked == path:
+            state.marked = None if state.marked == path else path
+            self.say("" if state.marked is None else "marked: space on another recording compares the two")
+            return self._changed("survey")
+        self.compare(state.marked, path)
+
+    def compare(self, ours: Path, theirs: Path) -> None:
+        """Which slot of `theirs` is which of `ours`; both hold the same tokens."""
+
+        def done(found: Any) -> None:
+            self.state.comparison, self.state.marked = found, None
+            self._changed("comparison")
+
+        def failed(error: Exception) -> None:
+            self.state.marked = None
+            self._explain("comparing", error)
+            self._changed("survey")
+
+        self._submit(
+            "comparing recordings",
+            lambda job: self.session.compare_recordings(ours, theirs, job.checkpoint),
+            "compare",
+            CURSOR,
+            done,
+            failed,
+        )
 
     # ------------------------------------------------------------------ the step view
 
@@ -368,6 +476,7 @@ class Controller:
 
         def show(scores: Scores) -> None:
             state.scores = scores
+            state.sample_scores |= scores.result.per_sample
             self._changed("score")
 
         def done(scores: Scores) -> None:
@@ -416,17 +525,43 @@ class Controller:
 
         self._rewire(work)
 
+    def cycle_mask(self) -> None:
+        """The next mask mode: which rows count."""
+        mode = MASK_MODES[(MASK_MODES.index(self.session.options.mask) + 1) % len(MASK_MODES)]
+        self._rewire(lambda: self.session.set_mask(mode))
+        self.say(f"mask {mode}: rows count by {_MASK_WORDS[mode]}")
+
+    def cycle_supervised(self) -> None:
+        """The next source of the loss mask: as recorded, every token, by the marks of the chat's roles."""
+        state, now = self.state, self.session.options.supervised
+        if state.sample is None:
+            return
+        how = SUPERVISED[(SUPERVISED.index(now) + 1) % len(SUPERVISED)] if now in SUPERVISED else SUPERVISED[0]
+        path = state.sample.path
+        self._stop_work()
+
+        def work(job: Job) -> Any:
+            self.session.set_supervised(how)
+
+        def done(_: Any) -> None:
+            self.say(f"loss mask: {_SUPERVISED_WORDS[how]}")
+            self._open_sample(path)
+
+        self._submit("loss mask", work, "sample", CHOOSE, done, lambda error: self._go_on("loss mask", error))
+
     def _rewire(self, change: Callable[[], object]) -> None:
         self._stop_work()
 
-        def work(job: Job) -> dict[str, str]:
+        def work(job: Job) -> tuple[dict[str, str], list[bool]]:
             change()
-            return self._switches(self.session.wiring)
+            counted = self.session.counted() if self.session.has_sample else []
+            return self._switches(self.session.wiring), counted
 
-        def done(switches: dict[str, str]) -> None:
+        def done(result: tuple[dict[str, str], list[bool]]) -> None:
             state = self.state
             state.forget_results()
-            state.switches = switches
+            state.sample_scores = {}
+            state.switches, state.counted = result
             if not state.placement:
                 return self._load()  # what stood in the way may have been a switch
             state.ready = True
@@ -577,9 +712,21 @@ class Controller:
         self.say(f"{doing} failed: {type(error).__name__}: {safe(error, 200)}", "bad")
 
 
+def survey_said(survey: Any, *, complete: bool) -> str:
+    """What a survey counted, in one line."""
+    unread = f", {survey.unreadable} cannot be read" if survey.unreadable else ""
+    empty = f" ({survey.empty} of them empty)" if survey.empty else ""
+    without = f", {survey.without_mask} without a loss mask" if survey.without_mask else ""
+    none = f", {survey.unsupervised} without a supervised token" if survey.unsupervised else ""
+    said = (
+        f"{survey.readable} read: {survey.tokens} tokens, {survey.supervised} supervised{without}{none}{unread}{empty}"
+    )
+    return said if complete else f"so far {said}"
+
+
 def _snapshot(result: ScoreResult, pooled: bool) -> Scores:
     """A copy that the sweep does not change any more, with the comparisons made here, off the UI thread."""
-    copy = replace(result, scores=dict(result.scores), samples=list(result.samples), reasons=dict(result.reasons))
+    copy = result.snapshot()
     best, tied = copy.best()
     rows = min((counts.row_hits.numel() for counts in copy.scores.values()), default=0)
     shared = {ordering: int(counts.row_hits[:rows].sum()) for ordering, counts in copy.scores.items()}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from drafter.wiring import Ordering
@@ -17,9 +18,14 @@ if TYPE_CHECKING:
     from drafter.drafting.readout import RowReadout
     from drafter.files.find import Found
     from drafter.results import ScoreResult, StepResult
-    from drafter.sample.probe import SlotProbe
+    from drafter.sample.many.survey import Surveyed
+    from drafter.sample.many.twins import Comparison
+    from drafter.sample.probes.contradictions import Contradiction
+    from drafter.sample.probes.probe import SlotProbe
     from drafter.sample.sample import Sample
     from drafter.scoring.counts import OrderingCounts
+    from drafter.scoring.groups import Grouping
+    from drafter.scoring.tallies import SampleScore
     from drafter.session import SampleList
 
 
@@ -45,18 +51,30 @@ class Scores:
 @dataclass
 class State:
     """Everything is None or empty until it is known. `row` is the row under the cursor of the Step view; `counted` says
-    which rows enter the scores at step 0. `tried` holds the counts, or the refusal, of one (switch, value) each;
-    ("", "trained") and ("", "now") are the wiring as trained and as it is. `problem` is what stands in the way of
-    everything that is computed, until something succeeds; `message` is only what was said last."""
+    which rows enter the scores at step 0. `tried` holds the counts, or the refusal, of one (switch, value) each; ("",
+    "trained") and ("", "now") are the wiring as trained and as it is. `surveyed` and `sample_scores` hold what is known
+    of listed samples so far, by their paths; `comparison` is of the sample marked first and the one after it. `problem`
+    is what stands in the way of everything that is computed, until something succeeds; `message` is only what was said
+    last.
+    """
 
     found: list[Found] = field(default_factory=list)
     chosen: Found | None = None
     checkpoint: Checkpoint | None = None
     target: str = ""
     samples: SampleList | None = None
+    surveyed: dict[Path, Surveyed] = field(default_factory=dict)
+    survey_said: str = ""
+    sample_scores: dict[Path, Mapping[Ordering, SampleScore]] = field(default_factory=dict)
+    grouping: Grouping | None = None
+    marked: Path | None = None
+    comparison: Comparison | None = None
     sample: Sample | None = None
+    mask_facts: list[str] = field(default_factory=list)
     probes: list[SlotProbe] = field(default_factory=list)
+    contradictions: list[Contradiction] = field(default_factory=list)
     orderings: list[Ordering] = field(default_factory=list)
+    orderings_note: str = ""
     ordering: Ordering | None = None
     ordering_why: str = ""
     user_ordered: bool = False
@@ -83,6 +101,7 @@ class State:
     def forget_sample(self) -> None:
         """Drop what belongs to the sample, before another one is opened."""
         self.sample, self.probes, self.orderings, self.ordering = None, [], [], None
+        self.contradictions, self.mask_facts, self.orderings_note = [], [], ""
         self.ordering_why, self.user_ordered, self.row, self.counted = "", False, 0, []
         self.configured, self.configured_why, self.trained = None, "", None
         self.forget_results()
@@ -95,7 +114,12 @@ class State:
     def forget_drafter(self) -> None:
         """Drop what belongs to the checkpoint's weights, before others are loaded."""
         self.placement, self.trained_switches, self.switches = "", {}, {}
+        self.sample_scores = {}
         self.forget_results()
+
+    def group_of(self, path: Path) -> str:
+        """The group of a sample; empty where there are no groups."""
+        return self.grouping.of(path) if self.grouping is not None and self.grouping.any else ""
 
     @property
     def best(self) -> Ordering | None:

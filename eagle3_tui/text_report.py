@@ -12,6 +12,7 @@ from typing import Any
 from drafter.safe import safe
 
 Json = dict[str, Any]
+MOST_SKIPPED, MOST_WARNINGS = 3, 20  # lines of each in a report; the JSON has every one
 
 
 # score
@@ -19,16 +20,17 @@ Json = dict[str, Any]
 
 def score(data: Json) -> str:
     """One line an ordering, best first, and what follows from it."""
-    place = data["checkpoint"]
+    place, samples = data["checkpoint"], data["samples"]
     lines = [
         f"checkpoint {safe(place['path'])}: {safe(place['dialect'])}, fc takes {place['fc_inputs']} states",
-        f"{_many(len(data['samples']), 'sample')}, {sum(s['tokens'] for s in data['samples'])} tokens, "
+        f"{_many(len(samples), 'sample')}{_left_out(data)}, {sum(s['tokens'] for s in samples)} tokens, "
         f"mask {data['mask']}, view {safe(data['view'])}, {safe(data['device'])} {safe(data['dtype'])}",
         "",
         *_score_table(data),
         "",
         "* best   ~ not told apart from it by the rows   c configured   t trained",
         "step k: right / rows that count; length: mean accepted drafts + 1; walk: tokens a round, as a server logs",
+        *(["all rows are pooled; of samples: the mean of the samples' own step 0"] if _several(data) else []),
         "",
         _verdict(data),
     ]
@@ -37,6 +39,15 @@ def score(data: Json) -> str:
     lines += _against_verifier(data)
     lines += [f"no {safe(name)}: {safe(why)}" for name, why in data["reasons"].items() if name != "configured"]
     return _text([*lines, *_score_warnings(data)])
+
+
+def _several(data: Json) -> bool:
+    return len(data["samples"]) > 1
+
+
+def _left_out(data: Json) -> str:
+    skipped = data.get("skipped", [])
+    return f" ({len(skipped)} more could not be scored)" if skipped else ""
 
 
 def _against_verifier(data: Json) -> list[str]:
@@ -51,28 +62,57 @@ def _against_verifier(data: Json) -> list[str]:
 
 def _score_warnings(data: Json) -> list[str]:
     lines = [f"switched: {safe(name)} {safe(value)}" for name, value in data.get("switched", {}).items()]
-    for sample in data["samples"]:
-        lines += [f"warning: {safe(sample['path'])}: {safe(text)}" for text in sample.get("warnings", [])]
-        for slot in sample["slots"]:
-            if slot.get("bad_rows"):
-                where = f"slot {slot['index']} of {safe(sample['path'])}"
-                lines.append(f"warning: {where} has {slot['bad_rows']} rows that are not finite")
+    lines += skipped_lines(data.get("skipped", []))
+    found = [*_sample_warnings(data["samples"]), *(line for s in data["samples"] for line in _sample_faults(s))]
+    more = len(found) - MOST_WARNINGS
+    lines += [*found[:MOST_WARNINGS], *([f"... {more} more warnings: --json has every one"] if more > 0 else [])]
     return [*lines, *(f"warning: {safe(text)}" for text in data.get("warnings", []))]
 
 
+def _sample_faults(sample: Json) -> list[str]:
+    lines = [f"{safe(sample['path'])}: {line}" for line in _contradictions(sample)]
+    for slot in sample["slots"]:
+        if slot.get("bad_rows"):
+            where = f"slot {slot['index']} of {safe(sample['path'])}"
+            lines.append(f"warning: {where} has {slot['bad_rows']} rows that are not finite")
+    return lines
+
+
+def skipped_lines(skipped: Sequence[Json]) -> list[str]:
+    """The first samples that could not be scored, with the reason, and how many more there are."""
+    lines = [f"skipped: {safe(one['path'])}: {safe(one['error'])}" for one in skipped[:MOST_SKIPPED]]
+    more = len(skipped) - MOST_SKIPPED
+    return [*lines, *([f"skipped: {more} more: --json has every one"] if more > 0 else [])]
+
+
+def _sample_warnings(samples: Sequence[Json]) -> list[str]:
+    """Each warning once, with the first sample that has it: a folder's samples often have the same."""
+    having: dict[str, list[str]] = {}
+    for sample in samples:
+        for text in sample.get("warnings", []):
+            having.setdefault(text, []).append(sample["path"])
+    lines = []
+    for text, paths in having.items():
+        others = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        lines.append(f"warning: {safe(paths[0])}{others}: {safe(text)}")
+    return lines
+
+
 def _score_table(data: Json) -> list[str]:
-    depth = data["depth"]
-    head = ["", "slots", "step 0", "", *(f"step {k}" for k in range(1, depth)), "length", "walk"]
+    depth, several = data["depth"], _several(data)
+    own = ["of samples"] if several else []
+    head = ["", "slots", "step 0", "", *own, *(f"step {k}" for k in range(1, depth)), "length", "walk"]
     rows = []
     for ordering in ranked(data):
         steps = [step["next_token"]["marginal"] for step in ordering["steps"]]
         lengths = ordering["accept_length"]
         rows.append(
             [
-                _marks(data, ordering["slots"]),
+                marks(data, ordering["slots"]),
                 _slots(ordering["slots"]),
                 percent(steps[0]),
                 f"{steps[0]['hits']}/{steps[0]['total']}",
+                *([_percent_of(ordering["mean_of_samples"]["accuracy"])] if several else []),
                 *(percent(step) for step in steps[1:]),
                 _number(lengths["mean"], 2),
                 _number(lengths["walk"]["length"], 2),
@@ -91,13 +131,14 @@ def ranked(data: Json) -> list[Json]:
     return sorted(data["orderings"], key=key)
 
 
-def _marks(data: Json, slots: list[int]) -> str:
-    marks = [
+def marks(data: Json, slots: list[int]) -> str:
+    """Whether an ordering is the best, not told apart from it, configured, trained."""
+    found = [
         "*" if slots == data["best"] else "~" if slots in data["tied_with_best"] else " ",
         "c" if slots == data["configured"] else " ",
         "t" if slots == data["trained"] else " ",
     ]
-    return "".join(marks)
+    return "".join(found)
 
 
 def _verdict(data: Json) -> str:
@@ -320,7 +361,23 @@ def _sample(data: Json) -> list[str]:
         lines.append(f"configured: unknown: {safe(data['configured_why'])}")
     if trained:
         lines.append(f"trained: slots {_slots(trained)}, by the training's config")
+    lines += [*_contradictions(sample), *_facts(sample["slots"])]
     return lines + [f"warning: {safe(warning)}" for warning in sample["warnings"]]
+
+
+def _facts(slots: list[Json]) -> list[str]:
+    """What was measured, a line each, and a column a slot."""
+    facts = [dict(slot.get("facts", [])) for slot in slots]
+    names = list(dict.fromkeys(name for slot in facts for name in slot))
+    if not names:
+        return []
+    rows = [[safe(name), *(safe(slot.get(name, "-")) for slot in facts)] for name in names]
+    return table([["measured", *(f"slot {slot['index']}" for slot in slots)], *rows], left=(0,))
+
+
+def _contradictions(sample: Json) -> list[str]:
+    words = {"bad": "contradiction", "warn": "doubt"}
+    return [f"{words[one['severity']]}: {safe(one['text'])}" for one in sample.get("contradictions", [])]
 
 
 # Words and columns
@@ -349,6 +406,10 @@ def _width(text: str) -> int:
 
 def percent(count: Json) -> str:
     return f"{100 * count['hits'] / count['total']:.1f} %" if count["total"] else "-"
+
+
+def _percent_of(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{100 * ratio:.1f} %"
 
 
 def size(count: int) -> str:

@@ -46,7 +46,7 @@ def draft_steps(
     given, seen = run.given(context, here), context.seen(len(rows))
     for k in range(depth):
         poll()
-        hidden, seen = _forward(drafter, given, run.place(here, k, wiring), seen, k)
+        hidden, seen = forward(drafter, given, run.place(here, k, wiring), seen, k)
         logits = drafter.logits(hidden, wiring)  # [n, D]
         yield Step(k, rows, logits)
         if k + 1 == depth:
@@ -62,13 +62,13 @@ def draft_steps(
             given = drafter.first_input(drafter.feedback(hidden[:keep], wiring), tokens, wiring)
 
 
-def _forward(
+def forward(
     drafter: Eagle3Drafter, given: LayerInput, place: Place, seen: list[Seen], k: int
 ) -> tuple[Tensor, list[Seen]]:
     """h [n, H] after the last layer, and what is seen from now on: after step 0 each row's own keys join it."""
     now, hidden = [], given.residual
-    for i, layer in enumerate(drafter.layers):
-        given = given if i == 0 else drafter.next_input(hidden, i)
+    for i, layer in enumerate(place.layers):
+        given = given if i == 0 else drafter.next_input(hidden, layer)
         now.append(seen[i].with_own(*layer.keys_values(given, place)) if k else seen[i])
         hidden = layer.forward(given, place, now[i])
     return hidden, now
@@ -89,7 +89,8 @@ def draft_ids(
     own_tokens: bool = False,
     poll: Poll = lambda: None,
 ) -> Tensor:
-    """[depth, R] int64: the argmax draft id of each row at each step, -1 where a row was not asked for or has no token.
+    """[depth, R] int64: the argmax draft id of each row at each step; -1 where a row was not asked for, has no token or
+    gave no numbers.
 
     `rows` ascending, on the CPU; None for all. Ties go to the lowest id.
     """
@@ -100,5 +101,11 @@ def draft_ids(
             break
         context = run.context(ordering, wiring, int(block[-1]) + 1, poll)
         for step in draft_steps(run, context, block, depth, own_tokens, poll):
-            found[step.k, step.rows] = step.logits.argmax(-1).cpu()
+            found[step.k, step.rows] = _best_ids(step.logits).cpu()
     return found
+
+
+def _best_ids(logits: Tensor) -> Tensor:
+    """[n] the lowest id of the highest logit; -1 where a logit is NaN, which argmax would call the highest."""
+    best = logits.argmax(-1)  # [n]
+    return best.masked_fill(logits.gather(1, best[:, None])[:, 0].isnan(), -1)

@@ -16,6 +16,7 @@ from torch import Tensor
 from drafter.errors import SampleError
 from drafter.model.attention import Seen, Window
 from drafter.model.drafter import Eagle3Drafter
+from drafter.model.fusion import Fusion
 from drafter.model.layer import LayerInput, Place
 from drafter.model.projection import TokenHalf
 from drafter.sample.sample import Sample
@@ -98,18 +99,20 @@ class SampleRun:
         self.drafter, self.sample = drafter, sample
         self.rows = sample.length - 1
         self.ids = sample.ids
-        self._tokens: dict[str, _Tokens] = {}
+        self._tokens: dict[tuple[str, bool], _Tokens] = {}
         self._masked: dict[Wiring, LayerInput] = {}
         self._states: dict[tuple[int, int, int], Tensor] = {}
         self._parts: dict[tuple[int, int], _Part] = {}
+        self._parts_of: Fusion | None = None
         self._contexts: OrderedDict[tuple[Ordering, Wiring], Context] = OrderedDict()
 
     def tokens(self, wiring: Wiring) -> _Tokens:
         """The halves of x[1..T-1]. Raises SampleError for ids outside of the embedding."""
-        if wiring.embedding not in self._tokens:
+        key = (wiring.embedding, wiring.qkv_bias)
+        if key not in self._tokens:
             self.drafter.embedding(wiring).check(self.ids[1:])
-            self._tokens[wiring.embedding] = _Tokens(self.drafter, self.ids[1:], wiring)
-        return self._tokens[wiring.embedding]
+            self._tokens[key] = _Tokens(self.drafter, self.ids[1:], wiring)
+        return self._tokens[key]
 
     def masked(self, rows: int, wiring: Wiring) -> LayerInput:
         """What P-EAGLE feeds `rows` rows at any step >= 1."""
@@ -121,9 +124,9 @@ class SampleRun:
         """Where `rows` [n] (ascending, where the drafter runs) stand at step k."""
         ahead = {"advance": k, "constant": 0, "late": k + 1 if k else 0}[wiring.positions]
         rotary = self.drafter.rotary(wiring.rope, self.rows + k)
-        width = self.drafter.config.sliding_window
-        moved = k if wiring.window == "moving" else 0
-        return Place(rows, rows + ahead, rotary, None if width is None else Window(width, moved))
+        width = self.drafter.config.sliding_window if wiring.window != "none" else None
+        window = None if width is None else Window(width, k if wiring.window == "moving" else 0)
+        return Place(rows, rows + ahead, rotary, self.drafter.layers_of(wiring), window)
 
     def states(self, slot: int, start: int, stop: int) -> Tensor:
         """[stop - start, Ht] of a slot, where and as the drafter runs; a small sample's states are kept."""
@@ -164,17 +167,18 @@ class SampleRun:
 
     def _fill(self, context: Context, stop: int) -> None:
         """One more block: all layers up to the keys and values of the last."""
-        start, wiring, layers = context.filled, context.wiring, self.drafter.layers
+        start, wiring = context.filled, context.wiring
         rows = torch.arange(start, stop, device=self.drafter.placement.device)
         place = self.place(rows, 0, wiring)
-        g = self._fused(context.ordering, start, stop)
+        layers = place.layers
+        g = self._fused(context.ordering, wiring, start, stop)
         given = self.drafter.first_input(g, self.tokens(wiring).take(rows), wiring)
         context.residual[start:stop], context.normed[start:stop] = given.residual, given.normed
         for i, layer in enumerate(layers):
             self._store(context, i, start, *layer.keys_values(given, place))
             if i + 1 < len(layers):
                 seen = Seen.first(context.keys[i], context.values[i], stop - start)
-                given = self.drafter.next_input(layer.forward(given, place, seen), i + 1)
+                given = self.drafter.next_input(layer.forward(given, place, seen), layers[i + 1])
         context.filled = stop
 
     def _store(self, context: Context, layer: int, start: int, k: Tensor, v: Tensor) -> None:
@@ -183,19 +187,25 @@ class SampleRun:
         context.keys[layer][start : start + len(k)] = k.masked_fill(bad, float("nan"))
         context.values[layer][start : start + len(v)] = v.masked_fill(bad, 0.0)
 
-    def _fused(self, ordering: Ordering, start: int, stop: int) -> Tensor:
+    def _fused(self, ordering: Ordering, wiring: Wiring, start: int, stop: int) -> Tensor:
         """fc of the ordering's states, rows start..stop-1: a sum of shared products where that is exact and fits."""
-        if self.drafter.can_share_fc and self._shared_bytes() <= MAX_SHARED:
-            return self.drafter.fusion.total([self._part(slot, i, start, stop) for i, slot in enumerate(ordering)])
-        return self.drafter.fusion([self.states(slot, start, stop) for slot in ordering])
+        fusion = self.drafter.fusion_of(wiring)
+        if self.drafter.shares_fc(fusion) and self._shared_bytes() <= MAX_SHARED:
+            return fusion.total([self._part(fusion, slot, i, start, stop) for i, slot in enumerate(ordering)])
+        return fusion([self.states(slot, start, stop) for slot in ordering])
 
     def _shared_bytes(self) -> int:
         width = self.drafter.config.hidden_size
         return len(self.sample.slots) * self.drafter.fusion.inputs * self.rows * width * 4
 
-    def _part(self, slot: int, position: int, start: int, stop: int) -> Tensor:
-        """[stop - start, H]: contexts fill from row 0 on in the same blocks, so no row is computed twice."""
-        fusion, part = self.drafter.fusion, self._parts.get((slot, position))
+    def _part(self, fusion: Fusion, slot: int, position: int, start: int, stop: int) -> Tensor:
+        """[stop - start, H]: contexts fill from row 0 on in the same blocks, so no row is computed twice.
+
+        The products of one fusion are kept: another wiring may leave a norm out of it.
+        """
+        if self._parts_of is not fusion:
+            self._parts, self._parts_of = {}, fusion
+        part = self._parts.get((slot, position))
         if part is None:
             first = fusion.part(self.states(slot, 0, min(BLOCK, self.rows)), position)
             part = self._parts[slot, position] = _Part(first.new_empty(self.rows, first.shape[1]), len(first))

@@ -6,6 +6,7 @@ Nothing is written beside the user's files, and nothing is kept in memory.
 from __future__ import annotations
 
 import gzip
+import io
 import shutil
 import tempfile
 import zlib
@@ -22,6 +23,24 @@ MAX_INFLATED = 1 << 35
 _BLOCK = 1 << 20
 
 
+class _Raw(io.FileIO):
+    def __del__(self) -> None:
+        self.close()
+
+
+class _Unnamed(io.BufferedRandom):
+    """An open file that is closed when its last tensor is gone: nobody else could close it in time."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _unnamed() -> BinaryIO:
+    descriptor, name = tempfile.mkstemp(prefix="eagle3-tui-")
+    Path(name).unlink()
+    return cast("BinaryIO", _Unnamed(_Raw(descriptor, "r+b")))
+
+
 def inflate(path: Path, source: BinaryIO, compressed: int) -> BinaryIO:
     """All that `source` yields, in a temporary file at position 0.
 
@@ -29,7 +48,7 @@ def inflate(path: Path, source: BinaryIO, compressed: int) -> BinaryIO:
     of that size, FileError where there is no room or the stream is broken.
     """
     limit = min(max(MAX_RATIO * compressed, SMALL), MAX_INFLATED)
-    target = cast("BinaryIO", tempfile.TemporaryFile(prefix="eagle3-tui-"))  # noqa: SIM115  (its tensors keep it)
+    target = _unnamed()
     try:
         done = 0
         while block := source.read(_BLOCK):

@@ -25,6 +25,7 @@ MAX_ITEMS = 100_000  # after shared references are written out: ten bytes each c
 MAX_NESTED = 32
 _NAMES = {torch_name: name for name, (torch_name, _) in DTYPES.items()}
 _OFFSET = "_checkpoint_offset"  # where torch keeps a storage's place in the file
+_NAMED = re.compile(r"\bGLOBAL ([\w.]+)")
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -100,7 +101,7 @@ def _load(path: Path, file: BinaryIO, old: bool) -> Any:
             return load_as_fake(file)
     except pickle.UnpicklingError as error:
         raise UnsafeFileError(
-            f"a pickle that needs {_globals(file)} to load",
+            f"a pickle that needs {_globals(file, error)} to load",
             expected="tensors, numbers, text and lists only",
             where=path,
             hint="nothing in it was run",
@@ -139,15 +140,15 @@ def load_as_fake(file: BinaryIO) -> Any:
         return torch.load(file, weights_only=True)
 
 
-def _globals(file: BinaryIO) -> str:
-    """The names that torch refuses, without importing any of them."""
+def _globals(file: BinaryIO, error: Exception) -> str:
+    """The names that torch refuses, without importing any of them; of an old file the first one, from its message."""
     import torch
 
     try:
         file.seek(0)
         names = torch.serialization.get_unsafe_globals_in_checkpoint(file)
-    except Exception:  # the pickle may be broken beyond listing; the refusal stands all the same
-        names = []
+    except Exception:  # an old file, or a pickle that is broken beyond listing; the refusal stands all the same
+        names = _NAMED.findall(str(error))
     return ", ".join(repr(name) for name in sorted(map(str, names))[:5]) or "more than plain data"
 
 

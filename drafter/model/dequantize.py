@@ -6,6 +6,9 @@ block. Both are factors: the weight is the stored number times its scale.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import torch
 from torch import Tensor
 
 from drafter.checkpoint.checkpoint import Checkpoint
@@ -26,19 +29,47 @@ def read_weight(checkpoint: Checkpoint, name: str, placement: Placement) -> Tens
     if factors.shape in ((whole.shape[0],), (whole.shape[0], 1)):
         return (whole * factors.reshape(-1, 1)).to(placement.dtype)
     if factors.dim() != 2 or whole.dim() != 2:
-        raise _unfit(checkpoint, name, factors, whole)
+        raise _unfit(checkpoint, name, factors, whole.shape)
     return (whole * _spread(checkpoint, name, factors, whole)).to(placement.dtype)
 
 
 def _spread(checkpoint: Checkpoint, name: str, factors: Tensor, whole: Tensor) -> Tensor:
     """Block scales [rows, columns] as one factor an element [out, in]; the last block may be cut short."""
     for dim in (0, 1):
-        size, blocks = whole.shape[dim], factors.shape[dim]
-        block = checkpoint.block_size[dim] if checkpoint.block_size else _block(size, blocks)
-        if not blocks or -(-size // block) != blocks:
-            raise _unfit(checkpoint, name, factors, whole)
-        factors = factors.repeat_interleave(block, dim).narrow(dim, 0, size)
+        block = _block_size(checkpoint, name, factors, whole.shape, dim)
+        factors = factors.repeat_interleave(block, dim).narrow(dim, 0, whole.shape[dim])
     return factors
+
+
+def read_rows(checkpoint: Checkpoint, name: str, rows: range | Sequence[int]) -> Tensor:
+    """Some rows of the tensor `name`, on the CPU: as stored, fp8 with its scales multiplied out in float32.
+
+    What is compared or measured in pieces reads so; the numbers are those of `read_weight`. Raises CheckpointError for
+    scales that do not fit.
+    """
+    stored, scale = checkpoint.tensors[name], checkpoint.scales.get(name)
+    part = stored.rows(rows.start, rows.stop) if isinstance(rows, range) else stored.gather(rows)
+    if scale is None:
+        return part
+    factors, whole = scale.read().float(), part.float()
+    if factors.numel() == 1:
+        return whole * factors.reshape(())
+    here = torch.tensor(list(rows), dtype=torch.long)
+    if factors.shape in ((stored.shape[0],), (stored.shape[0], 1)):
+        return whole * factors.reshape(-1, 1)[here]
+    if factors.dim() != 2 or len(stored.shape) != 2:
+        raise _unfit(checkpoint, name, factors, stored.shape)
+    down, across = (_block_size(checkpoint, name, factors, stored.shape, dim) for dim in (0, 1))
+    return whole * factors[here // down][:, torch.arange(stored.shape[1]) // across]
+
+
+def _block_size(checkpoint: Checkpoint, name: str, factors: Tensor, shape: Sequence[int], dim: int) -> int:
+    """Elements of one scale along `dim`; the last block may be cut short."""
+    size, blocks = shape[dim], factors.shape[dim]
+    block = checkpoint.block_size[dim] if checkpoint.block_size else _block(size, blocks)
+    if not blocks or -(-size // block) != blocks:
+        raise _unfit(checkpoint, name, factors, shape)
+    return block
 
 
 def _block(size: int, blocks: int) -> int:
@@ -47,9 +78,9 @@ def _block(size: int, blocks: int) -> int:
     return -(-size // blocks) if blocks else 1
 
 
-def _unfit(checkpoint: Checkpoint, name: str, factors: Tensor, whole: Tensor) -> CheckpointError:
+def _unfit(checkpoint: Checkpoint, name: str, factors: Tensor, shape: Sequence[int]) -> CheckpointError:
     return CheckpointError(
-        f"{name!r} of {list(whole.shape)} with scales of {list(factors.shape)}",
+        f"{name!r} of {list(shape)} with scales of {list(factors.shape)}",
         expected="one scale, one a row, or one a block",
         where=checkpoint.path,
     )

@@ -25,6 +25,7 @@ from drafter.errors import CheckpointError
 from drafter.model.device import Placement
 from drafter.model.embedding import EmbeddingTable
 from drafter.model.fusion import Fusion
+from drafter.model.kept import FusionKept, LayersKept
 from drafter.model.layer import DecoderLayer, LayerInput
 from drafter.model.norm import rms_norm
 from drafter.model.projection import TokenHalf, weight_of
@@ -46,13 +47,16 @@ class Eagle3Drafter:
     ) -> None:
         self.config, self.placement, self._sources = config, placement, sources
         self.warnings: tuple[str, ...] = ()  # what whoever loaded the weights saw in them
-        self.fusion = Fusion(weights, config)
-        self.layers = [DecoderLayer(weights, index, config) for index in range(config.num_layers)]
+        self._weights = weights
+        self._fusions: dict[FusionKept, Fusion] = {}
+        self._stacks: dict[LayersKept, list[DecoderLayer]] = {}
+        self.fusion, self.layers = self._fusion(FusionKept()), self._layers(LayersKept())
         # ModelOpt's drafters of one state, which the target has normed, have none
         optional = not config.use_aux and "layers.0.hidden_norm.weight" not in weights
         self._hidden_norm = None if optional else weight_of(weights, "layers.0.hidden_norm.weight")
         self._norm = weights.get("norm.weight")
-        self._mask = self._masked_state(weights) if config.parallel else None
+        if config.parallel:
+            self._masked_state(self.fusion)  # what it lacks is said now
         self._rotaries: dict[tuple[Rope, int], Rotary] = {}
         self._target_ids: dict[str, Tensor] = {}
         self.rotary(config.rope, 1)  # what is not computed is said before anything runs
@@ -64,6 +68,25 @@ class Eagle3Drafter:
 
     def embedding(self, wiring: Wiring) -> EmbeddingTable:
         return self._sources.embedding(wiring.embedding)
+
+    def layers_of(self, wiring: Wiring) -> list[DecoderLayer]:
+        """The decoder layers with those of their tensors that the wiring reads."""
+        return self._layers(LayersKept.of(wiring))
+
+    def fusion_of(self, wiring: Wiring) -> Fusion:
+        return self._fusion(FusionKept.of(wiring))
+
+    def _layers(self, kept: LayersKept) -> list[DecoderLayer]:
+        if kept not in self._stacks:
+            weights = kept.weights(self._weights)
+            self._stacks[kept] = [DecoderLayer(weights, i, self.config) for i in range(self.config.num_layers)]
+        return self._stacks[kept]
+
+    def _fusion(self, kept: FusionKept) -> Fusion:
+        if kept not in self._fusions:
+            skips = kept.skips(self._weights, self.config)
+            self._fusions[kept] = Fusion(kept.weights(self._weights), kept.config(self.config), skips)
+        return self._fusions[kept]
 
     def rotary(self, rope: Rope, length: int) -> Rotary:
         """The rotation of `rope` in a pass over `length` rows, of which only `dynamic` asks."""
@@ -81,12 +104,16 @@ class Eagle3Drafter:
     def token_half(self, ids: Tensor, wiring: Wiring) -> TokenHalf:
         """What the tokens `ids` [n] contribute to layer 0. Raises SampleError for ids outside of the embedding."""
         rows = self.embedding(wiring).rows(ids.cpu()).to(self.placement.device, self.placement.dtype)  # [n, H]
-        return self.layers[0].attention.token_half(self._rms(rows, self.layers[0].input_norm))
+        layer = self.layers_of(wiring)[0]
+        return layer.attention.token_half(self._rms(rows, layer.input_norm))
 
     @property
     def can_share_fc(self) -> bool:
         """Whether fc's output may be summed from products per state: float32, and no norm spans all."""
-        return self.placement.dtype == torch.float32 and self.fusion.is_sum
+        return self.shares_fc(self.fusion)
+
+    def shares_fc(self, fusion: Fusion) -> bool:
+        return self.placement.dtype == torch.float32 and fusion.is_sum
 
     def first_input(self, hidden: Tensor, tokens: TokenHalf, wiring: Wiring) -> LayerInput:
         """The rows before layer 0; `hidden` [n, H] is fc's output at step 0, the fed-back state later."""
@@ -96,33 +123,34 @@ class Eagle3Drafter:
             normed = self._rms(normed, self._hidden_norm)
         return LayerInput(normed if wiring.norm_before_residual else hidden, normed, tokens)
 
-    def next_input(self, hidden: Tensor, layer: int) -> LayerInput:
-        """The rows before `layer` >= 1, after h [n, H] of the layer below."""
-        return LayerInput(hidden, self._rms(hidden, self.layers[layer].input_norm))
+    def next_input(self, hidden: Tensor, layer: DecoderLayer) -> LayerInput:
+        """The rows before `layer`, one above the first, after h [n, H] of the layer below."""
+        return LayerInput(hidden, self._rms(hidden, layer.input_norm))
 
     def masked_input(self, wiring: Wiring) -> LayerInput:
         """P-EAGLE's one row of every later depth: the mask token beside fc(mask_hidden). Raises CheckpointError."""
         token, vocab = self.config.mask_token_id, self.embedding(wiring).stored.shape[0]
-        if self._mask is None or token is None or not 0 <= token < vocab:
+        if not self.config.parallel or token is None or not 0 <= token < vocab:
             raise CheckpointError(f"mask_token_id {token!r}", expected=f"0..{vocab - 1}, a row of the embedding")
-        return self.first_input(self._mask, self.token_half(torch.tensor([token]), wiring), wiring)
+        state = self._masked_state(self.fusion_of(wiring))
+        return self.first_input(state, self.token_half(torch.tensor([token]), wiring), wiring)
 
-    def _masked_state(self, weights: dict[str, Tensor]) -> Tensor:
+    def _masked_state(self, fusion: Fusion) -> Tensor:
         """fc(mask_hidden), [1, H]."""
-        mask, width = weight_of(weights, "mask_hidden"), self.fusion.inputs * self.fusion.width
+        mask, width = weight_of(self._weights, "mask_hidden"), fusion.inputs * fusion.width
         if mask.numel() != width:
             raise CheckpointError(f"'mask_hidden' is {list(mask.shape)}", expected=f"[1, 1, {width}]")
-        return self.fusion(list(mask.reshape(1, -1).split(self.fusion.width, -1)))
+        return fusion(list(mask.reshape(1, -1).split(fusion.width, -1)))
 
     # ------------------------------------------------------------------ out
 
     def feedback(self, hidden: Tensor, wiring: Wiring) -> Tensor:
         """What the next draft step is fed: h [n, H] before or after the final norm."""
-        return self._final_norm(hidden, "norm_output") if wiring.norm_output else hidden
+        return self._final_norm(hidden, "norm_output", wiring) if wiring.norm_output else hidden
 
     def logits(self, hidden: Tensor, wiring: Wiring) -> Tensor:
         """[n, D] float32 over the draft vocabulary."""
-        normed = self._final_norm(hidden, "final_norm") if wiring.final_norm else hidden
+        normed = self._final_norm(hidden, "final_norm", wiring) if wiring.final_norm else hidden
         head = self._sources.head(wiring.head, wiring.d2t, wiring.embedding)  # [D, H]
         logits = F.linear(normed, head).float()
         return logits if self.config.logit_scale == 1.0 else logits * self.config.logit_scale
@@ -133,7 +161,9 @@ class Eagle3Drafter:
             self._target_ids[wiring.d2t] = self.vocab(wiring).target_ids.to(self.placement.device)
         return self._target_ids[wiring.d2t][draft_ids]
 
-    def _final_norm(self, hidden: Tensor, asked_by: str) -> Tensor:
+    def _final_norm(self, hidden: Tensor, asked_by: str, wiring: Wiring) -> Tensor:
+        if self._norm is None and wiring.lost_norm == "ones":
+            return self._rms(hidden, hidden.new_ones(hidden.shape[-1]))
         if self._norm is None:
             raise CheckpointError("no 'norm.weight'", expected=f"the final norm that {asked_by} applies")
         return self._rms(hidden, self._norm)

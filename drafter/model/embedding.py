@@ -1,4 +1,8 @@
-"""Rows of an embedding table, read from the file when a token first needs them and kept."""
+"""Rows of an embedding table, read from the file when a token first needs them and kept.
+
+An id outside of the table has no row: zeros stand for it, as long as most ids of the sample have one. Recordings hold
+such ids in the place of images, and -1 where a token was not recorded.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import torch
 from torch import Tensor
 
 from drafter.errors import SampleError
-from drafter.files.stored import StoredTensor
+from drafter.files.stored import DTYPES, StoredTensor
 
 
 class EmbeddingTable:
@@ -18,8 +22,8 @@ class EmbeddingTable:
         self._rows: Tensor | None = None
 
     def check(self, ids: Tensor) -> None:
-        """Raises SampleError for ids outside of the table."""
-        if ids.numel() and not 0 <= int(ids.min()) <= int(ids.max()) < self.stored.shape[0]:
+        """Raises SampleError when most of `ids`, those of a whole sample, are outside of the table."""
+        if 2 * int(self._outside(ids).sum()) > ids.numel():
             raise SampleError(
                 f"token ids {int(ids.min())}..{int(ids.max())}",
                 expected=f"0..{self.stored.shape[0] - 1}, the rows of the embedding",
@@ -27,8 +31,20 @@ class EmbeddingTable:
             )
 
     def rows(self, ids: Tensor) -> Tensor:
-        """[len(ids), H] as stored, on the CPU. Raises SampleError for ids outside of the table."""
-        self.check(ids)
+        """[len(ids), H] as stored, on the CPU; zeros for ids outside of the table."""
+        outside = self._outside(ids)
+        if not bool(outside.any()):
+            return self._known(ids)
+        rows = torch.zeros((ids.numel(), self.stored.shape[1]), dtype=getattr(torch, DTYPES[self.stored.dtype][0]))
+        if not bool(outside.all()):
+            rows[~outside] = self._known(ids[~outside])
+        return rows
+
+    def _outside(self, ids: Tensor) -> Tensor:
+        return (ids < 0) | (ids >= self.stored.shape[0])
+
+    def _known(self, ids: Tensor) -> Tensor:
+        """The rows of ids that are all in the table."""
         wanted = ids.unique()
         absent = wanted[self._slot[wanted] < 0]
         if absent.numel():

@@ -12,10 +12,13 @@ from drafter.model.projection import Weights, weight_of
 
 
 class Fusion:
-    """g [n, H] = fc(concat(states)). Without `fc` the one recorded state, H wide, is the hidden itself."""
+    """g [n, H] = fc(concat(states)). Without `fc` the one recorded state, H wide, is the hidden itself.
 
-    def __init__(self, weights: Weights, config: DrafterConfig) -> None:
-        self._fc = weight_of(weights, "fc.weight") if config.use_aux else None
+    `skip_fc`: so it is although there is an `fc`, as for a server that tells by the width whether to apply it.
+    """
+
+    def __init__(self, weights: Weights, config: DrafterConfig, skip_fc: bool = False) -> None:
+        self._fc = weight_of(weights, "fc.weight") if config.use_aux and not skip_fc else None
         self._bias, self._eps = weights.get("fc.bias"), config.rms_norm_eps
         self.width = config.target_hidden_size if self._fc is not None else config.hidden_size
         self.inputs = 1 if self._fc is None else self._fc.shape[1] // self.width  # A, the states that it takes

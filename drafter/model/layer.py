@@ -5,6 +5,7 @@ y = residual + o_proj(attention);  h = y + MLP(RMS(y; post_attention_layernorm))
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -37,11 +38,13 @@ class LayerInput:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a block stands at one step: `rows` [n] ascending, their `positions` [n], the rotation, the window."""
+    """Where a block stands at one step: `rows` [n] ascending, their `positions` [n], the rotation, the layers that it
+    passes, the window."""
 
     rows: Tensor
     positions: Tensor
     rotary: Rotary
+    layers: Sequence[DecoderLayer]
     window: Window | None = None
 
 

@@ -117,7 +117,7 @@ def split_width(tensor: StoredTensor, width: int | None, key: str, path: Path) -
             where=path,
             hint="a checkpoint says it: choose one",
         )
-    if width < 1 or total % width or total // width > MAX_SLOTS:
+    if width < 1 or total < 1 or total % width or total // width > MAX_SLOTS:
         raise SampleError(f"{key!r} is {total} wide", expected=f"a multiple of {width}", where=path)
     return [tensor.columns(start, start + width) for start in range(0, total, width)]
 

@@ -36,6 +36,7 @@ class SamplePaths(Sequence[Path]):
     def __init__(self, folders: Iterable[tuple[str, list[str]]] = ()) -> None:
         self._folders = [(folder, names) for folder, names in folders if names]
         self._starts = [0]
+        self._numbers: dict[str, dict[str, int]] | None = None  # by folder and name, made when first asked for
         for _, names in self._folders:
             self._starts.append(self._starts[-1] + len(names))
 
@@ -80,6 +81,15 @@ class SamplePaths(Sequence[Path]):
         here, inner = self._folders[at][1], index - self._starts[at]
         names = [*here[:inner], *(f"{name}#{i}" for i in range(parts)), *here[inner + 1 :]]
         return SamplePaths([*self._folders[:at], (folder, names), *self._folders[at + 1 :]])
+
+    def find(self, path: Path) -> int | None:
+        """The number of `path`, or None."""
+        if self._numbers is None:
+            self._numbers = {}
+            for start, (folder, names) in reversed(list(zip(self._starts, self._folders, strict=False))):
+                inner = self._numbers.setdefault(folder, {})
+                inner.update(zip(reversed(names), range(start + len(names) - 1, start - 1, -1), strict=True))
+        return self._numbers.get(str(path.parent), {}).get(path.name)
 
     def names(self) -> list[str]:
         """Every file name, in order."""

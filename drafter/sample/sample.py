@@ -5,7 +5,7 @@ The ids and the mask are in memory; states stay in the file and are read by rows
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -65,10 +65,10 @@ class Slot:
 class Sample:
     """`ids` [T] int64, `mask` [T] bool or None when the file records none, `slots` of equal shape [T, Ht].
 
-    `path` names the sample: a file that holds several is followed by `#` and a number, 0 to `parts` - 1. `aux_rule`
-    are the layers that the producer records unless it is told others (see `claims`). `verifier_draft` [T] holds draft
-    ids where the recording has the verifier's distribution instead of its state: entry t is its choice among the
-    draft vocabulary after x[0..t], -1 where there is none.
+    `path` names the sample: a file that holds several is followed by `#` and a number, 0 to `parts` - 1. `aux_rule` are
+    the layers that the producer records unless it is told others (see `claims`). `verifier_draft` gives [T] draft ids,
+    read when it is called, where the recording has the verifier's distribution instead of its state: entry t is its
+    choice among the draft vocabulary after x[0..t], -1 where there is none.
     """
 
     path: Path
@@ -79,7 +79,7 @@ class Sample:
     warnings: tuple[str, ...] = ()
     parts: int = 1
     aux_rule: str = ""
-    verifier_draft: torch.Tensor | None = field(default=None, repr=False)
+    verifier_draft: Callable[[], torch.Tensor] | None = field(default=None, repr=False, compare=False)
 
     @property
     def file(self) -> Path:
@@ -112,7 +112,8 @@ class Sample:
         """The first `length` tokens."""
         slots = tuple(replace(slot, tensor=slot.tensor.head(length)) for slot in self.slots)
         mask = None if self.mask is None else self.mask[:length]
-        chosen = None if self.verifier_draft is None else self.verifier_draft[:length]
+        whole = self.verifier_draft
+        chosen = None if whole is None else lambda: whole()[:length]
         return replace(self, ids=self.ids[:length], mask=mask, slots=slots, verifier_draft=chosen)
 
     def with_claims(self, claims: list[Claim | None]) -> Sample:

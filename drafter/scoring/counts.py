@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from drafter.scoring.tallies import Count, Lengths, StepCounts
+from drafter.scoring.tallies import Count, Lengths, SampleScore, StepCounts, bucket, pooled_positions
 
 _SHIFT = {"next": 1, "same": 0, "predicted": 2}
 
@@ -20,7 +20,8 @@ _SHIFT = {"next": 1, "same": 0, "predicted": 2}
 class Truths:
     """What predictions are held against: ids [T], loss mask [T], the map's ids [D] and inverse [V], the verifier.
 
-    `verifier_full` and `verifier_draft` [T] (entry t: after x[0..t]) are None where the verifier is not known.
+    `verifier_full` and `verifier_draft` [T] (entry t: after x[0..t]) are None where the verifier is not known; -1 in
+    the second: no choice there.
     """
 
     ids: Tensor
@@ -42,23 +43,42 @@ class Truths:
 
 @dataclass(frozen=True)
 class OrderingCounts:
-    """`steps[k][metric]`, accept lengths, and `row_hits` [n] of step 0 over the rows that count (for paired tests)."""
+    """`steps[k][metric]`, accept lengths, and `row_hits` [n] of step 0 over the rows that count (for paired tests).
+
+    `positions[i]` are the step-0 counts of the rows in `bucket(i)`; `not_finite` of the rows that count at step 0 gave
+    no numbers (they are misses).
+    """
 
     steps: tuple[Mapping[str, StepCounts], ...]
     lengths: Lengths
     coverage: Count
     row_hits: Tensor = field(repr=False)
+    positions: tuple[Count, ...] = ()
+    not_finite: int = 0
 
     def __add__(self, other: OrderingCounts) -> OrderingCounts:
         steps = tuple(
             {name: a[name] + b[name] for name in a if name in b} for a, b in zip(self.steps, other.steps, strict=True)
         )
         hits = torch.cat([self.row_hits, other.row_hits])
-        return OrderingCounts(steps, self.lengths + other.lengths, self.coverage + other.coverage, hits)
+        return OrderingCounts(
+            steps,
+            self.lengths + other.lengths,
+            self.coverage + other.coverage,
+            hits,
+            pooled_positions(self.positions, other.positions),
+            self.not_finite + other.not_finite,
+        )
 
     @property
     def accuracy(self) -> Count:
         return self.steps[0]["next_token"].marginal
+
+    @property
+    def summary(self) -> SampleScore:
+        """The whole numbers that are kept of every sample."""
+        accuracy, lengths = self.accuracy, self.lengths
+        return SampleScore(accuracy.hits, accuracy.total, lengths.sum, lengths.rows, self.not_finite)
 
 
 def row_mask(mask: Tensor, mode: str, rows: int) -> Tensor:
@@ -89,30 +109,51 @@ def count(predicted: Tensor, truths: Truths, mode: str) -> OrderingCounts:
     depth, rows = predicted.shape
     mask = row_mask(truths.mask, mode, rows)
     mapped = torch.where(predicted >= 0, truths.target_ids[predicted.clamp(min=0)], -1)
-    right = _next_token_hits(mapped, truths.ids)
+    right = next_token_hits(mapped, truths.ids)
     steps: list[dict[str, StepCounts]] = [{} for _ in range(depth)]
     _add_metric(steps, "next_token", right, mask, 2, None)
-    if truths.verifier_full is not None and truths.verifier_draft is not None:
-        strict, own = _verifier_hits(mapped, truths.verifier_full), _verifier_hits(predicted, truths.verifier_draft)
+    if truths.verifier_full is not None:
+        strict = _verifier_hits(mapped, truths.verifier_full)
         inside = truths.can_be_drafted(truths.verifier_full)  # [T]
         _add_metric(steps, "verifier_strict", strict, mask, 1, None)
-        _add_metric(steps, "verifier_draft_vocab", own, mask, 1, None)
         _add_metric(steps, "in_vocab", strict, mask, 1, inside)
+    if truths.verifier_draft is not None:
+        own = _verifier_hits(predicted, truths.verifier_draft)
+        # a recorded distribution may leave places out: as if they had no truth
+        told = truths.verifier_draft >= 0 if bool((truths.verifier_draft < 0).any()) else None
+        _add_metric(steps, "verifier_draft_vocab", own, mask, 1, told)
     counted = mask[: rows - 1]
     covered = truths.can_be_drafted(truths.ids[2:])
     coverage = Count(int((covered & counted).sum()), int(counted.sum()))
     lengths = _accept_lengths(right, mask)
     rounds, tokens = _walk(right, truths.mask)
-    return OrderingCounts(tuple(steps), Lengths(lengths, rounds, tokens), coverage, right[0, : rows - 1][counted])
+    return OrderingCounts(
+        tuple(steps),
+        Lengths(lengths, rounds, tokens),
+        coverage,
+        right[0, : rows - 1][counted],
+        _by_position(right[0, : rows - 1], counted),
+        int(((predicted[0, : rows - 1] < 0) & counted).sum()),
+    )
 
 
-def _next_token_hits(mapped: Tensor, ids: Tensor) -> Tensor:
+def _by_position(right: Tensor, counted: Tensor) -> tuple[Count, ...]:
+    """Hits and totals of the rows [R - 1] of each bucket, as far as there are rows."""
+    found: list[Count] = []
+    while bucket(len(found))[0] < right.numel():
+        first, last = bucket(len(found))
+        here = counted[first : last + 1]
+        found.append(Count(int((right[first : last + 1] & here).sum()), int(here.sum())))
+    return tuple(found)
+
+
+def next_token_hits(mapped: Tensor, ids: Tensor) -> Tensor:
     """[K, R] bool; False where there is no truth."""
     hits = torch.zeros_like(mapped, dtype=torch.bool)
     for k in range(mapped.shape[0]):
         have = ids.numel() - 2 - k  # rows with t + 2 + k <= T - 1
         if have > 0:
-            hits[k, :have] = mapped[k, :have] == ids[2 + k :]
+            hits[k, :have] = (mapped[k, :have] == ids[2 + k :]) & (mapped[k, :have] >= 0)
     return hits
 
 
@@ -122,7 +163,7 @@ def _verifier_hits(predicted: Tensor, choice: Tensor) -> Tensor:
     for k in range(predicted.shape[0]):
         have = choice.numel() - 1 - k  # rows with t + 1 + k <= T - 1
         if have > 0:
-            hits[k, :have] = predicted[k, :have] == choice[1 + k :]
+            hits[k, :have] = (predicted[k, :have] == choice[1 + k :]) & (predicted[k, :have] >= 0)
     return hits
 
 
@@ -148,19 +189,29 @@ def _add_metric(
 
 
 def _accept_lengths(right: Tensor, mask: Tensor) -> tuple[int, ...]:
-    """Rows by leading right drafts, over rows with all K truths and m(t + k) for every k."""
-    depth, rows = right.shape
-    have = max(rows - depth, 0)  # t + 1 + K <= T - 1
-    counted = torch.ones(have, dtype=torch.bool)
-    for k in range(depth):
-        counted &= mask[k : k + have]
-    accepted = right[:, :have].long().cumprod(0).sum(0)[counted]
+    """Rows by leading right drafts, over the rows that count for it."""
+    depth = right.shape[0]
+    accepted = right.long().cumprod(0).sum(0)[length_rows(mask, depth)]
     return tuple(torch.bincount(accepted, minlength=depth + 1).tolist())
 
 
+def length_rows(mask: Tensor, depth: int) -> Tensor:
+    """[R] bool: the rows with all K truths and m(t + k) for every k, where `mask` [R] is m."""
+    have = max(mask.numel() - depth, 0)  # t + 1 + K <= T - 1
+    counted = torch.zeros_like(mask)
+    counted[:have] = True
+    for k in range(depth):
+        counted[:have] &= mask[k : k + have]
+    return counted
+
+
 def _walk(right: Tensor, mask: Tensor) -> tuple[int, int]:
-    """(rounds, tokens) of decoding each supervised run; its first token is free, every round emits accepted + 1."""
-    accepted = right.long().cumprod(0).sum(0).tolist()  # [R] leading right drafts
+    return walk(right.long().cumprod(0).sum(0).tolist(), mask)
+
+
+def walk(accepted: list[int], mask: Tensor) -> tuple[int, int]:
+    """(rounds, tokens) of decoding each supervised run of `mask` [T]; its first token is free, and every round emits
+    one token more than the drafts that its row accepts, `accepted` [R]."""
     rounds = tokens = 0
     for start, stop in _runs(mask.tolist()):
         last = start

@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 
-from drafter.scoring.tallies import KINDS, METRICS, Count
+from drafter.scoring.tallies import KINDS, METRICS, Count, bucket
 from drafter.wiring import Ordering, name
 from eagle3_tui.screens.view import Detail, Rows, View, percent
 from eagle3_tui.state import Scores, State
@@ -48,7 +48,7 @@ class OrderingsView(View):
         Binding("s", "sort", "Sort", id="orderings.sort", tooltip="by accuracy, accept length or slots"),
         Binding("v", "metric", "Metric", id="orderings.metric", tooltip="next_token, or against the verifier's choice"),
         Binding("V", "kind", "Kind", id="orderings.kind", tooltip="hits counted marginal, joint or conditional"),
-        Binding("p", "plot", "Plot", id="orderings.plot", tooltip="accuracy per draft step: best, current, configured"),
+        Binding("p", "plot", "Plot", id="orderings.plot", tooltip="accuracy per draft step, then by row of the text"),
         Binding("a", "score_all", "All samples", id="orderings.all", tooltip="score every listed sample, pooled"),
         Binding("r", "score_one", "This sample", id="orderings.one", tooltip="score the current sample"),
     ]
@@ -57,6 +57,7 @@ class OrderingsView(View):
         super().__init__(id=id)
         self._sort = 0
         self._reading = Reading(METRICS[0], KINDS[0])
+        self._by_position = False  # what the plot shows
 
     def compose(self) -> ComposeResult:
         with Container(id="orderings-body"):
@@ -173,7 +174,9 @@ class OrderingsView(View):
 
     def action_plot(self) -> None:
         plot = self.query_one(PlotView)
-        plot.toggle_class("shown")
+        shown = plot.has_class("shown")
+        self._by_position = shown and not self._by_position
+        plot.set_class(not shown or self._by_position, "shown")
         if plot.has_class("shown"):
             self._show_plot()
 
@@ -204,11 +207,18 @@ class OrderingsView(View):
         for word, ordering in asked.items():
             if ordering is not None and ordering in scores.result.scores:
                 named.setdefault(ordering, []).append(word)
-        reading, depth = self._reading, scores.result.depth
-        lines = {o: [_percent(self._count(scores.result.scores[o], k, reading)) for k in range(depth)] for o in named}
+        found = scores.result.scores
+        if self._by_position:
+            lines = {o: [_percent(count) for count in found[o].positions] for o in named}
+            longest = max((len(line) for line in lines.values()), default=0)
+            title, across = "next_token step 0 % by row of the text", bucket_words(longest)
+        else:
+            reading, depth = self._reading, scores.result.depth
+            lines = {o: [_percent(self._count(found[o], k, reading)) for k in range(depth)] for o in named}
+            title, across = f"{reading.metric} {reading.kind} %", "draft step"
         series = [Series(lines[o], label=f"{name(o)} {', '.join(words)}") for o, words in named.items()]
         low, high = limits([value for line in lines.values() for value in line if value is not None])
-        title, across = f"{reading.metric} {reading.kind} %", f"draft step (height: {low} to {high} %)"
+        across = f"{across} (height: {low} to {high} %)"
         app: Any = self.app
         look = {"ascii": app.ascii, "colorless": app.colorless}
         self.query_one(PlotView).show(lambda w, h: draw(series, w, h, title, across, ylim=(low, high), **look))
@@ -226,11 +236,16 @@ class OrderingsView(View):
         if isinstance(key, tuple) and key in result.scores:
             first = [(describe(key, result.scores[key]), "")]
         what = f"{len(result.samples)} samples pooled" if scores.pooled else "this sample"
+        if result.skipped:
+            what += f" ({len(result.skipped)} skipped: {result.skipped[0][1]})"
         how = f"{what}, mask {result.mask}, {self._reading}"
         if not scores.complete:
             on = "ranked on the rows that all share" if scores.pooled else what
             how = f"{result.done} of {result.planned} scored, {on}; {self._reading}"
-        detail.say([first, [(how, "dim")], [(current(state), "dim")], [conclusion(state)]])
+        more = [text for text in (groups_said(scores, key), state.orderings_note) if text]
+        detail.set_class(bool(more), "more")
+        extra = [[("; ".join(more), "")]] if more else []
+        detail.say([first, *extra, [(how, "dim")], [(current(state), "dim")], [conclusion(state)]])
 
 
 def _percent(count: Count) -> float | None:
@@ -260,6 +275,25 @@ def describe(ordering: Ordering, counts: OrderingCounts) -> str:
     histogram = " ".join(f"{n + 1}:{c}" for n, c in enumerate(counts.lengths.histogram))
     accuracy = counts.accuracy
     return f"{name(ordering)}: step 0 {accuracy.hits} of {accuracy.total}; rows by accept length {histogram}"
+
+
+def groups_said(scores: Scores, ordering: object) -> str:
+    """One ordering on every group of samples, the worst first; empty where there are no groups."""
+    found = {
+        group: pooled.orderings[ordering].accuracy
+        for group, pooled in scores.result.groups.items()
+        if isinstance(ordering, tuple) and ordering in pooled.orderings
+    }
+    ranked = sorted(found, key=lambda group: found[group].ratio or 0)
+    return "groups: " * bool(ranked) + ", ".join(
+        f"{group.rpartition('/')[2]} {percent(found[group].ratio)} % of {found[group].total}" for group in ranked
+    )
+
+
+def bucket_words(count: int) -> str:
+    """What the places along a plot by position stand for."""
+    spans = [bucket(i) for i in range(count)]
+    return "rows " + ", ".join(f"{i}: {first}-{last}" for i, (first, last) in enumerate(spans))
 
 
 def conclusion(state: State) -> tuple[str, str]:

@@ -1,176 +1,182 @@
-"""View 2: the sample files, the text of the chosen one with its loss mask marked, and its slots, claimed and probed."""
+"""View 2: the sample files with their scores, the text of the chosen one with its loss mask marked, its slots, claimed
+and probed, and two recordings of the same tokens compared.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
-from rich.text import Text
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.widget import Widget
-from textual.widgets import Static
 
-from drafter.safe import safe
-from drafter.sample.sample import Sample, Slot
-from drafter.sample.tokens import TokenText
+from eagle3_tui.screens import recordings, sample_files, sample_slots
 from eagle3_tui.screens.panes import PanesView
-from eagle3_tui.screens.view import Rows
-from eagle3_tui.widgets.line_table import Cells, Column, LineTable, RowSource
-from eagle3_tui.widgets.styles import style
+from eagle3_tui.screens.sample_text import TextPane
+from eagle3_tui.screens.view import Rows, percent
+from eagle3_tui.widgets.line_table import LineTable, NoRows
 
-FILES, TEXT, SLOTS = range(3)
-MAX_SHOWN = 20_000  # tokens of text laid out at once
-BEGIN, END = "«", "»"  # around supervised text: colour alone carries no meaning
-
-
-class FileRows(RowSource):
-    """Sample files by name; nothing is opened to list them."""
-
-    def __init__(self, paths: Sequence[Path], view: SamplesView) -> None:
-        self._paths, self._view = paths, view
-        self._texts: list[str] = []
-
-    def texts(self) -> list[str]:
-        if not self._texts:
-            self._texts = [str(path).lower().rpartition("/")[2] for path in self._paths]
-        return self._texts
-
-    def __len__(self) -> int:
-        return len(self._paths)
-
-    def key(self, i: int) -> object:
-        return self._paths[i]
-
-    def cells(self, i: int) -> Cells:
-        path = self._paths[i]
-        chosen = self._view.state.sample is not None and self._view.state.sample.path == path
-        look = "mark" if chosen else ""
-        return [(">" if chosen else "", "mark"), (path.name, look), (str(path.parent), "dim")]
+FILES, TEXT, SLOTS, RECORDINGS = range(4)
+_LINES, _TALL = 4, 10  # of the detail: files and text, slots and recordings
 
 
 class SamplesView(PanesView):
-    PANES = ("files", "text", "slots")
-    HINTS = "enter open  tab pane  / filter  e export  ? help  q quit"
+    PANES = ("files", "text", "slots", "recordings")
+    HINTS = "enter open  tab pane  s sort  a score all  space mark  / filter  ? help"
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("s", "sort", "Sort", id="samples.sort", tooltip="as listed, worst, best, or fewest supervised first"),
+        Binding("a", "score_all", "Score all", id="samples.all", tooltip="score every listed sample, pooled"),
+        Binding("u", "survey", "Read all", id="samples.survey", tooltip="read ids and masks of all, find broken ones"),
+        Binding("space", "mark", "Mark", id="samples.mark", tooltip="mark a recording; a second one is compared to it"),
+        Binding("M", "supervised", "Mask source", id="samples.mask", tooltip="loss mask: recorded, by roles, all"),
+    ]
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._sort = sample_files.LISTED
 
     def make_panes(self) -> Iterator[Widget]:
-        yield LineTable(
-            [Column("", 1), Column("sample", 34, cut="middle"), Column("folder", cut="middle")],
-            empty="looking for samples",
-            id="files",
-        )
+        yield LineTable(sample_files.columns(80), empty="looking for samples", id="files")
         yield TextPane(id="text")
-        columns = [
-            Column("slot", 4, "right"),
-            Column("fc", 3),
-            Column("claimed", 9),
-            Column("probed", 9),
-            Column("mean norm", 10, "right"),
-            Column("bad rows", 8, "right"),
-            Column("claimed by"),
-        ]
-        yield LineTable(columns, empty="no sample opened", id="slots")
+        yield LineTable(sample_slots.COLUMNS, empty="no sample opened", id="slots")
+        yield LineTable(recordings.COLUMNS, empty=recordings.EMPTY, id="recordings")
+
+    @property
+    def _files(self) -> LineTable:
+        return self.query_one("#files", LineTable)
 
     def changed(self, what: str) -> None:
         state = self.state
-        if what in ("all", "samples", "sample"):
+        if what in ("all", "samples", "sample", "survey", "score", "ordering", "wiring", "files"):
             self._show_files()
         if what in ("all", "sample"):
             self.query_one(TextPane).show(state.sample, self.controller.session.tokens)
         if what in ("all", "sample", "probes", "ordering"):
             slots = list(state.sample.slots) if state.sample is not None else []
-            self.query_one("#slots", LineTable).set_rows(Rows(slots, lambda i: self._slot_cells(slots[i]), lambda i: i))
+            rows = Rows(slots, lambda i: sample_slots.slot_cells(state, slots[i]), lambda i: i)
+            self.query_one("#slots", LineTable).set_rows(rows)
+        if what in ("all", "comparison"):
+            self._show_recordings()
+        if what == "comparison":
+            self.show_pane(RECORDINGS)
         self._show_detail()
 
     def _show_files(self) -> None:
-        samples = self.state.samples
-        table = self.query_one("#files", LineTable)
-        if samples is not None:
-            table.empty = samples.why
-            table.set_rows(FileRows(samples.paths, self))
+        samples, table = self.state.samples, self._files
+        if samples is None:
+            return
+        table.empty = samples.why
+        width = table.size.width or self.size.width
+        wanted = sample_files.columns(width)
+        if wanted != table.columns:
+            table.set_columns(wanted)
+        order = sample_files.order(samples.paths, self._sort, self.state)
+        table.set_rows(sample_files.SampleFiles(samples.paths, order, self.state, width))
 
-    def _slot_cells(self, slot: Slot) -> Cells:
-        state, i = self.state, slot.index
-        probe = next((p for p in state.probes if p.index == i), None)
-        place = str(state.ordering.index(i) + 1) if state.ordering is not None and i in state.ordering else "-"
-        claimed = slot.claim.label if slot.claim else "?"
-        probed = "…" if probe is None else probe.label or "?"
-        clash = (claimed == "embed") != (probed == "embed") and "?" not in (claimed, probed) and probe is not None
-        norm = "…" if probe is None else "-" if probe.mean_norm is None else f"{probe.mean_norm:.2f}"
-        bad = "" if probe is None else str(probe.bad_rows)
-        look = "bad" if clash or (probe is not None and probe.bad_rows) else ""
-        by = ("! contradicts the data; " if clash else "") + (slot.claim.source if slot.claim else "nobody (--slots)")
-        return [(str(i), look), (place, look), (claimed, look), (probed, look), (norm, look), (bad, look), (by, look)]
+    def _show_recordings(self) -> None:
+        found, table = self.state.comparison, self.query_one("#recordings", LineTable)
+        if found is None:
+            return table.set_rows(NoRows())
+        matches = found.matches
+        table.set_rows(Rows(matches, lambda i: recordings.match_cells(found, matches[i]), lambda i: i))
+
+    # ------------------------------------------------------------------ the detail
 
     def _show_detail(self) -> None:
         state = self.state
-        if self.current == FILES or state.sample is None:
-            count = len(state.samples.paths) if state.samples is not None else 0
-            where = state.samples.why if state.samples is not None else ""
-            return self.detail.say([[(f"{count} sample{'' if count == 1 else 's'}", "")], [(where, "dim")]], cut=(1,))
-        sample = state.sample
-        supervised = "no loss mask" if sample.mask is None else f"{int(sample.mask.sum())} supervised"
-        facts = f"{sample.length} tokens, {supervised}, {len(sample.slots)} states of {sample.width}"
-        told = "; ".join(sample.warnings) or sample.format
-        self.detail.say([[(facts, "")], [(told, "warn" if sample.warnings else "dim")]])
+        self.detail.set_class(self.current in (SLOTS, RECORDINGS), "tall")
+        if self.current == RECORDINGS and state.comparison is not None:
+            key = self.query_one("#recordings", LineTable).key
+            match = key if isinstance(key, int) else None
+            return self.detail.say(recordings.lines(state.comparison, match, self.size.width, _TALL))
+        if self.current == SLOTS and state.sample is not None:
+            key = self.query_one("#slots", LineTable).key
+            return self.detail.say(
+                sample_slots.slot_lines(state, key if isinstance(key, int) else 0, self.size.width, _TALL)
+            )
+        if self.current == TEXT and state.sample is not None:
+            return self.detail.say([[(fact, "")] for fact in state.mask_facts[:_LINES]])
+        self._show_file_detail()
+
+    def _show_file_detail(self) -> None:
+        state = self.state
+        count = len(state.samples.paths) if state.samples is not None else 0
+        where = state.samples.why if state.samples is not None else ""
+        lines = [[(f"{count} sample{'' if count == 1 else 's'}", ""), (f": {state.survey_said}" * bool(count), "")]]
+        if not state.survey_said:
+            lines[0] = lines[0][:1]
+        lines.append([(where, "dim")])
+        path = self._path()
+        known = state.surveyed.get(path) if path is not None else None
+        if known is not None and known.problem:
+            look = "bad" if known.error else "warn"
+            lines += [[(line, look)] for line in textwrap.wrap(known.problem, max(self.size.width, 20))]
+        elif state.problem and state.sample is None:
+            lines += self.problem_lines(most=_LINES - len(lines))
+        elif path is not None:
+            lines.append([(self._scored(path), "dim")])
+            if known is not None:
+                lines.append([(f"{known.format}; {known.slots} states of {known.width}, {known.dtype}", "dim")])
+        self.detail.say(lines[:_LINES], cut=(1,))
+
+    def _scored(self, path: Path) -> str:
+        """The score of one file under the current ordering, in full."""
+        state = self.state
+        one = sample_files.score_of(state, path)
+        if one is None or state.ordering is None:
+            return ""
+        said = f"step 0 {one.hits} of {one.total} ({percent(one.ratio)} %)"
+        if one.length is not None:
+            said += f", accept length {one.length:.2f} over {one.length_rows} rows"
+        return said + (f", {one.not_finite} rows without numbers" if one.not_finite else "")
+
+    # ------------------------------------------------------------------ keys
+
+    def _path(self) -> Path | None:
+        samples, key = self.state.samples, self._files.key
+        return samples.paths[key] if samples is not None and isinstance(key, int) and key < len(samples.paths) else None
 
     def on_line_table_cursor_moved(self, event: LineTable.CursorMoved) -> None:
         event.stop()
+        self._show_detail()
 
     def on_line_table_chosen(self, event: LineTable.Chosen) -> None:
         event.stop()
-        if event.table.id == "files" and isinstance(event.key, Path):
-            self.controller.choose_sample(event.key)
+        path = self._path()
+        if event.table.id == "files" and path is not None:
+            self.controller.choose_sample(path)
 
+    def action_sort(self) -> None:
+        sorts = sample_files.SORTS
+        self._sort = sorts[(sorts.index(self._sort) + 1) % len(sorts)]
+        self.changed("files")
+        known = self.state.sample_scores if "supervised" not in self._sort else self.state.surveyed
+        count = len(self.state.samples.paths) if self.state.samples is not None else 0
+        listed = self._sort == sample_files.LISTED or len(known) >= count
+        hint = (
+            ""
+            if listed
+            else f"; known of {len(known)} of {count}: {'u reads' if 'superv' in self._sort else 'a scores'} all"
+        )
+        self.controller.say(f"sorted {self._sort}{hint}")
 
-class TextPane(VerticalScroll, can_focus=True, inherit_bindings=False):
-    """Running text; supervised spans stand between « and » and in colour."""
+    def action_score_all(self) -> None:
+        self.controller.score_all()
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "scroll_up", "Up", show=False, id="text.up", tooltip="one line up"),
-        Binding("down,j", "scroll_down", "Down", show=False, id="text.down", tooltip="one line down"),
-        Binding("pageup", "page_up", "Page up", show=False, id="text.page_up", tooltip="one page up"),
-        Binding("pagedown", "page_down", "Page down", show=False, id="text.page_down", tooltip="one page down"),
-        Binding("ctrl+u", "half(-1)", "Half page up", show=False, id="text.half_up", tooltip="half a page up"),
-        Binding("ctrl+d", "half(1)", "Half page down", show=False, id="text.half_down", tooltip="half a page down"),
-        Binding("g,home", "scroll_home", "Start", show=False, id="text.start", tooltip="where the text begins"),
-        Binding("G,end", "scroll_end", "End", show=False, id="text.end", tooltip="where it ends"),
-    ]
+    def action_survey(self) -> None:
+        self.controller.survey()
 
-    def compose(self) -> ComposeResult:
-        yield Static("", markup=False)
+    def action_mark(self) -> None:
+        path = self._path()
+        if path is not None and self.current == FILES:
+            self.controller.mark(path)
 
-    def show(self, sample: Sample | None, tokens: TokenText | None) -> None:
-        text = sample_text(sample, tokens) if sample is not None else Text("no sample opened", style("dim"))
-        self.query_one(Static).update(text)
-        self.scroll_home(animate=False)
+    def action_supervised(self) -> None:
+        self.controller.cycle_supervised()
 
-    def action_half(self, direction: int) -> None:
-        self.scroll_relative(y=direction * max(1, self.size.height // 2), animate=False)
-
-
-def sample_text(sample: Sample, tokens: TokenText | None) -> Text:
-    """The sample's text with supervised spans marked; line breaks are shown as \\n and taken."""
-    ids = sample.ids[:MAX_SHOWN].tolist()
-    mask = sample.mask[:MAX_SHOWN].tolist() if sample.mask is not None else [True] * len(ids)
-    text = Text()
-    start = 0
-    for i in range(1, len(ids) + 1):
-        if i == len(ids) or mask[i] != mask[start]:
-            span = readable(tokens, ids[start:i])
-            text.append(f"{BEGIN}{span}{END}" if mask[start] else span, style("good" if mask[start] else "dim"))
-            start = i
-    if sample.length > MAX_SHOWN:
-        text.append(f"\n… {sample.length - MAX_SHOWN} more tokens are not shown here", style("warn"))
-    return text
-
-
-def readable(tokens: TokenText | None, ids: list[int]) -> str:
-    """Text of some tokens: bytes joined before they are decoded, everything unprintable escaped, line breaks kept."""
-    if tokens is None:
-        return " ".join(map(str, ids)) + " "
-    data = b"".join(tokens.raw(i) or f"<id {i}>".encode() for i in ids)
-    lines = data.decode("utf-8", errors="backslashreplace").split("\n")
-    return "\\n\n".join(safe(line) for line in lines)
+    def on_resize(self) -> None:
+        if self.display:
+            self._show_files()

@@ -35,8 +35,16 @@ _WHAT = {
     "embedding": "SGLang replaces a trained embedding by the target's",
     "head": "tied: the embedding's first rows, as SGLang does for tie_word_embeddings",
     "d2t": "every server reads offsets",
-    "window": "a sliding window moves with the draft in servers, stays in speculators' training",
+    "window": "a sliding window moves with the draft in vLLM, stays in training; SGLang has none",
     "positions": "late: one too many from the second draft on, SGLang up to 0.5.11",
+    "norm_before_fc": "input_norm before fc; SGLang only since 0.5.17",
+    "fc_norm": "a norm for each state before fc (EAGLE-3.1); SGLang only since 0.5.12",
+    "fc_bias": "SGLang adds it only with bias: true, vLLM never",
+    "qkv_bias": "biases of q, k, v in the first layer; SGLang never adds them",
+    "qk_norm": "norms of q and k; SGLang never applies them, vLLM for qwen3",
+    "upper_norms": "ones: SGLang reads hidden_norm above the first layer, vLLM input_layernorm",
+    "lost_norm": "ones: what a server's norm is when its weight is not in the file",
+    "fc": "SGLang skips fc where its input is as wide as the drafter",
 }
 
 

@@ -15,8 +15,12 @@ ROOT = Path(__file__).parents[2]
 HEAVY = ("torch", "numpy", "pyarrow", "textual", "plotext", "rich", "tokenizers", "tiktoken", "safetensors")
 # each may import those after it
 LAYERS = [
+    "pooling",
+    "score_json",
+    "results",
     "fix",
     "serving",
+    "checkpoint_compare",
     "scoring",
     "drafting",
     "model",
@@ -36,8 +40,8 @@ import importlib, pkgutil, sys
 from pathlib import Path
 import drafter
 for package in ("files", "checkpoint", "sample"):
-    for module in pkgutil.iter_modules([f"{list(drafter.__path__)[0]}/{package}"]):
-        importlib.import_module(f"drafter.{package}.{module.name}")
+    for module in pkgutil.walk_packages([f"{list(drafter.__path__)[0]}/{package}"], f"drafter.{package}."):
+        importlib.import_module(module.name)
 import drafter.wiring
 from drafter.checkpoint.checkpoint import open_checkpoint
 from drafter.checkpoint.target import open_target
@@ -67,7 +71,7 @@ def test_listing_and_headers_import_nothing_heavy(tmp_path: Path) -> None:
 
 
 def modules() -> list[Path]:
-    own = [path for layer in LAYERS for path in (ROOT / "drafter").glob(f"{layer}/*.py")]
+    own = [path for layer in LAYERS for path in (ROOT / "drafter").glob(f"{layer}/**/*.py")]
     return own + [ROOT / f"drafter/{layer}.py" for layer in LAYERS if (ROOT / f"drafter/{layer}.py").exists()]
 
 

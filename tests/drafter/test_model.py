@@ -232,8 +232,16 @@ def test_rows_are_read_once_and_right(tmp_path: Path, monkeypatch: pytest.Monkey
     assert sorted(read) == [0, 3, 7, 12, 49]
 
 
-@pytest.mark.parametrize("ids", [[-1, 3], [50], [2**40]])
+@pytest.mark.parametrize("ids", [[-1, 3], [3, 50, 4], [2**40, 0, -(2**40), 49], [50], [-1, -1]])
+def test_ids_outside_of_the_table_have_rows_of_zeros(tmp_path: Path, ids: list[int]) -> None:
+    embedding, truth = table(tmp_path)
+    wanted = torch.stack([truth[i] if 0 <= i < 50 else torch.zeros(4).bfloat16() for i in ids])
+    assert torch.equal(embedding.rows(torch.tensor(ids)), wanted)
+
+
+@pytest.mark.parametrize("ids", [[-1], [-1, 3, 50], [50], [2**40]])
 def test_ids_of_another_tokenizer_are_refused(tmp_path: Path, ids: list[int]) -> None:
     embedding, _ = table(tmp_path)
     with refused(SampleError, "0..49", "another tokenizer"):
-        embedding.rows(torch.tensor(ids))
+        embedding.check(torch.tensor(ids))
+    embedding.check(torch.tensor([*range(len(ids)), *ids]))  # no more than a half

@@ -239,7 +239,7 @@ def test_a_state_file_alone_has_no_mask(tmp_path: Path) -> None:
         ({"hidden_states": [torch.ones(T, 0)]}, "state 0"),
         ({"hidden_states": [torch.ones(2, T, 32)]}, "hidden_states[0]"),
         ({"hidden_states": [None]}, "hidden_states[0]"),
-        ({"hidden_states": torch.ones(T, 32)}, "'hidden_states' [25, 32]"),
+        ({"hidden_states": torch.ones(T, 32)}, "'hidden_states' is 32 wide"),
         ({"input_ids": None}, "a table with"),
         ({"hidden_states": None, "a\x1b[1m": 1}, "a table with"),
     ],

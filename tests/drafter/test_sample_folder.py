@@ -80,6 +80,8 @@ def test_paths_are_made_where_somebody_looks(tmp_path: Path) -> None:
     paths = list_samples([tmp_path])
     assert len(paths) == 3 and paths[-1] == tmp_path / "a/data_3.pt" and paths[1:] == list(paths)[1:]
     assert paths.parts(2) == (str(tmp_path / "a"), "data_3.pt") and paths.names() == [p.name for p in paths]
+    assert [paths.find(path) for path in paths] == [0, 1, 2] and paths.find(tmp_path / "data_3.pt") is None
+    assert SamplePaths.of([*paths, *paths]).find(tmp_path / "data_2.pt") == 1
     assert SamplePaths.of(list(paths)) == paths and SamplePaths() == [] and not SamplePaths()
     for i in (3, -4):
         with pytest.raises(IndexError):

@@ -5,17 +5,21 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from drafter.errors import WiringError
 from drafter.scoring import compare
 from drafter.scoring.compare import best_ordering, mcnemar
 from drafter.scoring.counts import OrderingCounts, Truths, count, row_mask, rows_needed
-from drafter.scoring.tallies import MASK_MODES, METRICS, Count, Lengths
+from drafter.scoring.groups import Grouping, parse_groups
+from drafter.scoring.tallies import MASK_MODES, METRICS, Count, Lengths, SampleScore, bucket
 from tests import reference_scores as scores
+from tests.drafter.helpers import refused
 from tests.test_reference import SAMPLES, golden, golden_counts, golden_d2t
 
 VOCAB, DRAFT = 20, 12
@@ -169,6 +173,105 @@ def test_nothing_to_count() -> None:
     assert Lengths((2, 0, 2), 3, 6).mean == 2.0 and Lengths((2, 0, 2), 3, 6).walk == 2.0
 
 
+# --- by the place of the row
+
+
+@pytest.mark.parametrize(
+    ("index", "rows"), [(0, (0, 31)), (1, (32, 63)), (2, (64, 127)), (3, (128, 255)), (4, (256, 511))]
+)
+def test_buckets_double(index: int, rows: tuple[int, int]) -> None:
+    assert bucket(index) == rows
+
+
+@pytest.mark.parametrize("tokens", [3, 32, 33, 34, 35, 65, 66, 67, 700])
+@pytest.mark.parametrize("mode", MASK_MODES)
+def test_positions_are_those_of_brute_force(tokens: int, mode: str) -> None:
+    rng = random.Random(tokens)
+    ids = [rng.randrange(4) for _ in range(tokens)]
+    mask = [int(rng.random() < 0.7) for _ in range(tokens)]
+    pred = [rng.randrange(4) for _ in range(tokens - 1)]
+    truths = Truths(torch.tensor(ids), torch.tensor(mask).bool(), torch.arange(4), torch.arange(4))
+    found = count(torch.tensor([pred]), truths, mode).positions
+    assert len(found) == sum(first <= tokens - 3 for first, _ in map(bucket, range(20)))
+    for i, here in enumerate(found):
+        rows = [t for t in range(tokens - 2) if scores.counts_row(mask, mode, t) and bucket(i)[0] <= t <= bucket(i)[1]]
+        assert here == Count(sum(pred[t] == ids[t + 2] for t in rows), len(rows))
+
+
+def test_positions_of_a_short_and_a_long_sample_add_up() -> None:
+    short, long = (counted([1], positions=tuple(Count(n, 2 * n) for n in range(size))) for size in (2, 4))
+    both = (Count(0, 0), Count(2, 4), Count(2, 4), Count(3, 6))
+    assert (short + long).positions == (long + short).positions == both
+
+
+# --- rows without numbers
+
+
+def test_what_gave_no_numbers_is_a_miss_and_is_counted() -> None:
+    """-1 stands for no prediction; it must not equal an id that a recording leaves out, which is -1 as well."""
+    ids = torch.tensor([5, 6, 7, 5, -1, 6, 7])
+    predicted = torch.tensor([[-1, 0, -1, 1, -1, 2]])
+    truths = Truths(ids, torch.tensor([1, 1, 0, 1, 1, 1, 1]).bool(), torch.tensor([5, 6, 7]), torch.arange(8) - 5)
+    found = count(predicted, truths, "next")
+    # rows 0, 2, 3, 4 count: row 1 is masked, row 5 has no truth
+    assert found.accuracy == Count(1, 4) and found.row_hits.tolist() == [False, False, True, False]
+    assert found.not_finite == 3
+    assert (found + found).not_finite == 6
+    verified = replace(truths, verifier_full=torch.full((7,), -1), verifier_draft=torch.full((7,), -1))
+    for name in ("verifier_strict", "verifier_draft_vocab"):
+        step = count(predicted, verified, "all").steps[0]
+        assert name not in step or step[name].marginal.hits == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_summary_is_the_counts_in_whole_numbers(seed: int) -> None:
+    case = Case(seed)
+    counts = count(case.predicted, case.truths, case.mode)
+    kept = counts.summary
+    assert (kept.ratio, kept.length) == (counts.accuracy.ratio, counts.lengths.mean)
+    assert kept.length_sum == sum((n + 1) * rows for n, rows in enumerate(counts.lengths.histogram))
+    assert SampleScore().ratio is None and SampleScore().length is None
+
+
+# --- groups
+
+
+def test_globs_group_by_path_or_name_and_the_first_counts() -> None:
+    grouping = Grouping(parse_groups(["code=*/code/*", "first=data_0*", "code=*.gz", " a b =x=y*"]))
+    assert grouping.any
+    for path, group in {
+        "/d/code/data_0.pt": "code",
+        "/d/text/data_0.pt": "first",
+        "/d/text/data_3.ckpt.gz": "code",
+        "/d/text/data_3.pt": "other",
+        "/d/x=y1": "a b",
+        "/d/data_0.pt#3": "first",
+        "/d/shard.gz#11": "code",
+    }.items():
+        assert grouping.of(Path(path)) == group, path
+
+
+def test_several_given_paths_are_groups() -> None:
+    given = (Path("/d"), Path("/d/code"), Path("/e/data_1.pt"), Path("/e/s.pt#1"))
+    grouping = Grouping(given=given)
+    assert grouping.any and not Grouping(given=given[:1]).any and not Grouping(given=given[:1] * 2).any
+    for path, group in {
+        "/d/text/data_0.pt": "/d",
+        "/d/code/data_0.pt#2": "/d/code",
+        "/e/data_1.pt": "/e/data_1.pt",
+        "/e/data_1.pt#4": "/e/data_1.pt",
+        "/e/s.pt#1": "/e/s.pt#1",
+        "/f/data_0.pt": "other",
+    }.items():
+        assert grouping.of(Path(path)) == group, path
+
+
+@pytest.mark.parametrize("text", ["code", "=x", "code=", " =*", ""])
+def test_groups_that_cannot_be_meant(text: str) -> None:
+    with refused(WiringError, "--group", "NAME=GLOB"):
+        parse_groups([text])
+
+
 # --- recorded numbers
 
 
@@ -210,9 +313,9 @@ def test_mcnemar_without_differences() -> None:
     assert mcnemar(torch.ones(3000).bool(), torch.zeros(3000).bool()) == 0.0  # 2^-2999 is no float
 
 
-def counted(hits: list[int]) -> OrderingCounts:
+def counted(hits: list[int], positions: tuple[Count, ...] = ()) -> OrderingCounts:
     steps: tuple[Mapping[str, Any], ...] = ()
-    return OrderingCounts(steps, Lengths((0,)), Count(), torch.tensor(hits).bool())
+    return OrderingCounts(steps, Lengths((0,)), Count(), torch.tensor(hits).bool(), positions)
 
 
 def test_the_best_and_those_tied_with_it() -> None:

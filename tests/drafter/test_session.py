@@ -161,7 +161,7 @@ def test_samples_of_other_shapes_are_refused(flat: World, tmp_path: Path) -> Non
     three = tiny.tiny_sample(5, flat.weights, depths=(0, 2, 4))
     path = tiny.write_v1_sample(tmp_path / "data_3.pt", three)
     with refused(SampleError, "3 recorded states", "4", "data_3.pt"):
-        flat.session(depth=1).score((flat.samples[0], path), ORDERINGS)
+        flat.session(depth=1, samples=(flat.samples[0], path)).score((flat.samples[0], path), ORDERINGS)
     wide = replace(tiny.tiny_sample(6, flat.weights), slots=torch.zeros(tiny.TOKENS, 4, 48, dtype=torch.bfloat16))
     path = tiny.write_v1_sample(tmp_path / "data_4.pt", wide)
     with refused(SampleError, "48", "32"):

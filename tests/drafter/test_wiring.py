@@ -20,7 +20,6 @@ from drafter.wiring import (
     name,
     parse_ordering,
     promising_orderings,
-    view_wiring,
 )
 from tests import tiny
 from tests.drafter.helpers import refused
@@ -140,11 +139,4 @@ def test_the_story_of_the_wrong_slots() -> None:
 def test_the_trained_view_is_the_configs(switches: tuple[bool, bool]) -> None:
     options = dict(zip(("norm_before_residual", "norm_output"), switches, strict=True))
     config = read_config(tiny.nested_config(tiny.tiny_weights(), **options), "config.json")
-    assert view_wiring("trained", config) == Wiring("trained", *switches, rope=config.rope, window="still")
-
-
-@pytest.mark.parametrize("view", ["sglang", "sglang@0.5.9", "", "Trained", "x\x1b[1m"])
-def test_views_that_are_not_computed_are_refused(view: str) -> None:
-    config = read_config(tiny.nested_config(tiny.tiny_weights()), "config.json")
-    with refused(WiringError, "trained"):
-        view_wiring(view, config)
+    assert Wiring.trained(config) == Wiring("trained", *switches, rope=config.rope, window="still")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -94,7 +95,7 @@ def test_help_names_every_command_and_option(run: Run) -> None:
         assert word in out
     code, out, _ = run("score", "-h")
     assert code == 0
-    for word in (*OPTIONS, "--json", "-o"):
+    for word in (*OPTIONS, "--json", "-o", "--group", "--sort"):
         assert word in out
     assert "--ascii" not in out
 
@@ -212,6 +213,7 @@ def test_score_json_is_the_sessions(run: Run, world: World, state: Path) -> None
     assert code == 0
     data = json.loads(out)
     session = world.session(depth=2, slots=V1_SLOTS)
+    session.options = replace(session.options, samples=())  # each of several would be a group
     expected = json.loads(json.dumps(session.score_json(session.score(world.samples))))
     assert {**data, "dtype": 0, "placement_reason": 0} == {**expected, "dtype": 0, "placement_reason": 0}
     assert (len(data["orderings"]), data["configured"], data["trained"]) == (24, [1, 2, 3], [0, 1, 2])
@@ -266,6 +268,72 @@ def test_pooling_several_formats_is_said(run: Run, world: World, tmp_path: Path)
     assert code == 0
     assert "samples: of several formats (" in err
     assert "several formats" not in run(*common).err
+
+
+def mixed_folder(folder: Path, world: World, broken: int = 1) -> Path:
+    """Good samples between files that cannot be read."""
+    for i, text in enumerate(world.texts):
+        tiny.write_v1_sample(folder / f"data_{i + 3}.pt", text)
+    for i in range(broken):
+        tiny.write_truncated(folder / f"data_{i + (i > 2) * 9}.pt", world.samples[0])
+    return folder
+
+
+def test_what_cannot_be_read_in_a_folder_is_skipped_and_named(run: Run, world: World, tmp_path: Path) -> None:
+    mixed_folder(tmp_path, world, broken=5)
+    common = ["score", world.output, "--no-log", "--depth", 1, "--ordering", "0,1,2", "-s"]
+    code, out, err = run(*common, tmp_path, "--json")
+    data, alone = json.loads(out), json.loads(run(*common, world.folder / "samples", "--json").out)
+    assert code == 0 and data["orderings"] == alone["orderings"]
+    assert [Path(one["path"]).name for one in data["skipped"]] == [f"data_{i}.pt" for i in (0, 1, 2, 12, 13)]
+    notes = err.splitlines()
+    assert f"sample: {tmp_path / 'data_3.pt'}, the first that can be read and fits" in notes
+    skipped = [line for line in notes if line.startswith("skipped: ")]
+    assert len(skipped) == 4 and skipped[3] == "skipped: 2 more: --json has every one"
+    for line, one in zip(skipped[:3], data["skipped"][:3], strict=True):
+        assert line == f"skipped: {one['path']}: {one['error']}"
+    assert "2 samples (5 more could not be scored)" in run(*common, tmp_path).out
+    refuses(run(*common, tmp_path / "data_0.pt"), "data_0.pt")
+    refuses(run(*common, tmp_path / "data_3.pt", "-s", tmp_path / "data_0.pt"), "data_0.pt")
+
+
+def test_a_folder_without_a_sample_that_opens_is_refused(run: Run, world: World, tmp_path: Path) -> None:
+    for i in range(2):
+        tiny.write_truncated(tmp_path / f"data_{i}.pt", world.samples[0])
+    for command in (["score", world.output], ["step", world.output, "--at", 9]):
+        refuses(run(*command, "--no-log", "-s", tmp_path), "data_0.pt")
+
+
+def test_step_takes_the_first_sample_that_opens(run: Run, world: World, tmp_path: Path) -> None:
+    mixed_folder(tmp_path, world)
+    common = ["step", world.output, "--no-log", "--at", 9, "--depth", 2, "--json", "-s"]
+    code, out, err = run(*common, tmp_path)
+    assert code == 0 and json.loads(out) == json.loads(run(*common, world.samples[0]).out)
+    assert "data_3.pt, the first that can be read and fits" in err
+
+
+def test_samples_and_groups_of_a_score(run: Run, world: World) -> None:
+    common = ["score", world.output, "--no-log", "--depth", 1, "--ordering", "0,1,2"]
+    groups = ["--group", "one=*data_1.pt", "--group", "two=data_9*"]
+    data = json.loads(run(*common, *groups, "--json").out)
+    assert [(g["name"], g["samples"]) for g in data["groups"]] == [("other", 1), ("one", 1)]
+    shares = [s["orderings"][0]["hits"] / s["orderings"][0]["total"] for s in data["samples"]]
+    worst, best = (sorted(range(2), key=lambda i: sign * shares[i]) for sign in (1, -1))
+    for sort, expected in (("worst", worst), ("best", best), ("name", [0, 1])):
+        out = run(*common, *groups, "--sort", sort).out
+        lines = out.splitlines()
+        start = next(i for i, line in enumerate(lines) if line.startswith("samples under 0,1,2"))
+        assert [line.split()[-1] for line in lines[start + 2 : start + 4]] == [str(world.samples[i]) for i in expected]
+        assert "group one, 1 sample:" in lines and "group other, 1 sample:" in lines
+    two = json.loads(run(*common, "-s", world.samples[0], "-s", world.samples[1], "--json").out)
+    assert two["groups"] is None  # they are two samples
+    folders = [world.folder / "train", world.folder / "held-out"]
+    for folder, sample in zip(folders, world.samples, strict=True):
+        folder.mkdir()
+        shutil.copy(sample, folder)
+    two = json.loads(run(*common, "-s", folders[0], "-s", folders[1], "--json").out)
+    assert [g["name"] for g in two["groups"]] == list(map(str, folders))
+    refuses(run(*common, "--group", "one"), "--group 'one'", "NAME=GLOB")
 
 
 def test_progress_on_a_terminal_is_one_line(
@@ -502,7 +570,9 @@ def test_samples_that_are_none(run: Run, world: World, tmp_path: Path) -> None:
     refuses(run(*common, tiny.write_stride_bomb(tmp_path / "bomb.pt")), "bomb.pt")
     wide = tiny.TinySample([3] * 9, [1] * 9, torch.zeros(9, 4, 48, dtype=torch.bfloat16), tiny.V1_DEPTHS)
     refuses(run(*common, tiny.write_v1_sample(tmp_path / "wide.pt", wide)), "48", "32")
-    beyond = tiny.TinySample([3] * 8 + [10**6], [1] * 9, torch.zeros(9, 4, 32, dtype=torch.bfloat16), tiny.V1_DEPTHS)
+    beyond = tiny.TinySample(
+        [3] * 3 + [10**6] * 6, [1] * 9, torch.zeros(9, 4, 32, dtype=torch.bfloat16), tiny.V1_DEPTHS
+    )
     refuses(run(*common, tiny.write_v1_sample(tmp_path / "beyond.pt", beyond)), "1000000")
     (tmp_path / "empty").mkdir()
     refuses(run(*common, tmp_path / "empty"), "no recorded samples")

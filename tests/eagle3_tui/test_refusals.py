@@ -44,16 +44,30 @@ async def test_a_bad_sample_among_others_ends_nothing(story: Path) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(app, pilot)
         state = app.controller.state
-        assert state.message_kind == "bad" and "data_0.pt" in state.problem
-        for view in "345":
+        assert state.ready and state.sample is not None and state.sample.path.name == "data_1.pt"
+        assert state.message_kind == "warn" and "data_0.pt" in state.message and state.problem == ""
+        await pilot.press("3")
+        assert "data_0.pt" not in dump(app).split("\n")[0]
+
+
+async def test_where_no_sample_can_be_opened_that_stays_on_screen(story: Path) -> None:
+    for path in (story / "samples").iterdir():
+        path.write_bytes(path.read_bytes()[:-200])
+    app = story_app(story)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(app, pilot)
+        state = app.controller.state
+        assert state.message_kind == "bad" and "data_1.pt" in state.problem
+        for view in "2345":
             await pilot.press(view)
             await settle(app, pilot)
-            assert "data_0.pt" in dump(app), view
+            assert "data_1.pt" in dump(app), view
+        tiny.write_v1_sample(story / "samples/data_2.pt", tiny.tiny_sample(2, tiny.tiny_weights(1)))
         await pilot.press("2", "j", "enter")
         await settle(app, pilot)
         assert state.ready and state.problem == "" and state.sample is not None
         await pilot.press("3")
-        assert "data_0.pt" not in dump(app)
+        assert "data_1.pt" not in dump(app)
 
 
 async def test_what_stands_in_the_way_stays_on_screen(story: Path) -> None:

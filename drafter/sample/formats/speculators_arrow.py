@@ -1,6 +1,8 @@
 """The layout of speculators 0.5 to 0.9: `hidden_states/hs_{row}.safetensors` joined with an arrow table.
 
 The states are token-major, [T, n + 1, H]; ids are in both files and must agree; the loss mask is in the table only.
+vLLM's own connector writes the same file under the name of a request, with the layers that it was asked for and no
+table. Where the states are float8, each token has a factor.
 """
 
 from __future__ import annotations
@@ -11,14 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from drafter.errors import DrafterError, FileError, SampleError
 from drafter.files.json_file import read_json
-from drafter.sample.fields import MAX_SLOTS, make_slots, read_ids, tensor_of
+from drafter.files.stored import FLOATS, StoredTensor
+from drafter.sample.fields import MAX_SLOTS, Scaled, make_slots, read_ids, tensor_of, vector
+from drafter.sample.formats.arrow_rows import table_row
 from drafter.sample.sample import Sample
 from drafter.sample.source import Reader, Source
 
 if TYPE_CHECKING:
     import torch
 
+_FLOAT8 = ("F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ")
 NAME = "speculators >= 0.5 (hs_{row}.safetensors + arrow)"
+CONNECTOR = "vLLM hidden-states connector ({request_id}.safetensors)"
+SCALES = "hidden_states_scales"
 
 
 def fits(content: Any) -> bool:
@@ -32,9 +39,26 @@ def read(source: Source) -> Sample:
     if len(states.shape) != 3 or states.shape[0] != ids.numel() or states.shape[1] > MAX_SLOTS:
         expected = f"[{ids.numel()}, at most {MAX_SLOTS} states, width]"
         raise SampleError(f"hidden_states is {list(states.shape)}", expected=expected, where=path)
-    slots = make_slots([states.select(1, i) for i in range(states.shape[1])], ids.numel(), path)
+    found = [states.select(1, i) for i in range(states.shape[1])]
+    if content.get(SCALES) is None:
+        slots = make_slots(found, ids.numel(), path)
+    else:
+        slots = make_slots(_scaled(found, content[SCALES], path), ids.numel(), path, scaled=True)
     mask, warnings = _mask(source.file, ids)
-    return Sample(path, NAME, ids, mask, slots, tuple(warnings))
+    name = CONNECTOR if _row_number(source.file) is None else NAME
+    return Sample(path, name, ids, mask, slots, tuple(warnings))
+
+
+def _scaled(states: list[StoredTensor], scales: Any, path: Path) -> list[Scaled]:
+    """Each state with its factors: one for each token, stored [T], [T, 1] or [T, 1, 1], or one for all, stored [1]."""
+    factors = vector(scales, SCALES, path)
+    wrong = next((state.dtype for state in states if state.dtype not in (*FLOATS, *_FLOAT8)), None)
+    if wrong is not None:
+        raise SampleError(f"hidden_states is {wrong}", expected="float8 with its scales", where=path)
+    if factors.dtype not in FLOATS or (states and factors.shape[0] not in (1, states[0].shape[0])):
+        said = f"{SCALES} is {list(factors.shape)} {factors.dtype}"
+        raise SampleError(said, expected="a factor for each token, or one", where=path)
+    return [Scaled(state, factors) for state in states]
 
 
 def _mask(path: Path, ids: torch.Tensor) -> tuple[torch.Tensor | None, list[str]]:
@@ -45,7 +69,7 @@ def _mask(path: Path, ids: torch.Tensor) -> tuple[torch.Tensor | None, list[str]
     if row is None or not (table / "state.json").is_file():
         return None, ["no arrow table beside hidden_states/, so no loss mask: all rows count"]
     try:
-        found = _table_row(table, row)
+        found = table_row(_shards(table), row)
     except DrafterError as error:
         return None, [f"no loss mask, all rows count: {error}"]
     if found is None:
@@ -61,29 +85,6 @@ def _row_number(path: Path) -> int | None:
     return int(match.group(1)) if match else None
 
 
-def _table_row(folder: Path, row: int) -> tuple[list[int], list[int]] | None:
-    """Row `row` over all shards, in the order of state.json; shards are read batch by batch, without a map."""
-    import pyarrow as pa
-
-    for shard in _shards(folder):
-        try:
-            with pa.OSFile(str(shard)) as source, pa.ipc.open_stream(source) as reader:
-                for batch in reader:
-                    if row < batch.num_rows:
-                        columns = batch.select(["input_ids", "loss_mask"])
-                        columns.validate(full=True)  # pyarrow follows forged offsets out of its buffers otherwise
-                        ids, mask = (columns.column(i)[row].as_py() for i in range(2))
-                        if len(ids) != len(mask) or not all(isinstance(value, int) for value in mask):
-                            said = f"a mask of {len(mask)} entries for {len(ids)} ids"
-                            raise FileError(said, expected="a number for each", where=shard)
-                        return ids, mask
-                    row -= batch.num_rows
-        except (pa.ArrowException, OSError, KeyError, TypeError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise FileError(f"cannot read the arrow table ({reason:.120})", where=shard) from error
-    return None
-
-
 def _shards(folder: Path) -> list[Path]:
     listed = read_json(folder / "state.json").get("_data_files")
     names = [item.get("filename") for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
@@ -93,4 +94,4 @@ def _shards(folder: Path) -> list[Path]:
     return [folder / name for name in good]
 
 
-READER = Reader(NAME, "token_ids [T], hidden_states [T, n + 1, H]", fits, read)
+READER = Reader(NAME, "token_ids [T], hidden_states [T, n + 1, H], for float8 hidden_states_scales [T]", fits, read)

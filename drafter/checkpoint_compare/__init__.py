@@ -1,0 +1,1 @@
+"""Two checkpoints held against each other, and all checkpoints of a run: configs, tensors, outcomes on samples."""

@@ -1,0 +1,1 @@
+"""Many samples: surveyed, paired, compared."""

@@ -1,0 +1,1 @@
+"""What the data of a sample shows about its slots."""

@@ -1,0 +1,1 @@
+"""Token ids as text, and loss masks by what the text says."""

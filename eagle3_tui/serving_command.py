@@ -1,0 +1,266 @@
+"""The command `serving`: what a server really does with its flags, what its log says, and the speed to expect.
+
+Decides nothing: the rules and the arithmetic are `drafter.serving`'s, the text `serving_report`'s. Every part works
+alone. The group is given by `cli`, which calls `register`. Imports no torch: of a checkpoint only headers are read.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from drafter.errors import FileError, WiringError
+
+if TYPE_CHECKING:
+    from drafter.serving.effective import DrafterFacts, Effective
+    from drafter.serving.expect import Expectation, Measured
+    from drafter.serving.flags import Asked
+    from drafter.serving.server import Server
+    from drafter.serving.server_log import ServerLog
+
+Json = dict[str, Any]
+NAME = "serving"
+STDIN = "-"
+_OWN = (
+    click.argument("path", type=click.Path(path_type=Path), required=False),
+    click.option("--flags", metavar="TEXT|@FILE",
+                 help="The server's launch line, or its speculative flags alone; @FILE reads them from a file."),
+    click.option("--server", metavar="NAME@VERSION",
+                 help="The server, e.g. sglang@0.5.9 or vllm@0.33.0.  [default: the engine that flags or log name, "
+                 "the version of the log, else the newest known]"),
+    click.option("--server-log", type=click.Path(path_type=Path), metavar="FILE",
+                 help="The server's log, a saved /metrics page, /get_server_info or responses as JSON; - is stdin."),
+    click.option("--base-speed", type=click.FloatRange(min=0, min_open=True), metavar="TOK/S",
+                 help="Tokens per second of one request without drafts."),
+    click.option("--point", "points", multiple=True, metavar="TOK/S@LENGTH[/DRAFTS]",
+                 help="A measured speed, the accept length it was measured at, and the drafts a round; repeatable.  "
+                 "[default: from the log, drafts from the flags]"),
+    click.option("--draft-cost", type=click.FloatRange(min=0), metavar="STEPS",
+                 help="What one draft step costs, in steps of the server without drafts.  [default: told by points at "
+                 "two numbers of drafts, else half of what a round costs above one step]"),
+    click.option("--accept-length", metavar="LENGTH[/DRAFTS]",
+                 help="An accept length, e.g. an offline one: the speed to expect at it."),
+    click.option("--joint", metavar="P1,P2,...",
+                 help="How often the first, the first two, ... drafts are all right: how many drafts are best.  "
+                 "[default: from vLLM's log]"),
+)  # fmt: skip
+
+
+def register(group: click.Group) -> None:
+    """Add the command to `group`."""
+    from eagle3_tui import cli
+
+    command = cli._takes(*_OWN, *cli._MACHINE)(serving_command)
+    group.command(NAME, short_help="What a server makes of its flags, and the speed to expect.")(command)
+
+
+def serving_command(
+    path: Path | None,
+    flags: str | None,
+    server: str | None,
+    server_log: Path | None,
+    base_speed: float | None,
+    points: Sequence[str],
+    draft_cost: float | None,
+    accept_length: str | None,
+    joint: str | None,
+    as_json: bool,
+    output: Path | None,
+) -> None:
+    """What a server really does with its flags, what its log says, and the speed to expect.
+
+    Any part works alone. PATH is a checkpoint, which tells what the rules depend on; it is not needed. Every accept
+    length counts the bonus token, as SGLang and vLLM print it.
+    """
+    if flags is None and server_log is None and base_speed is None:
+        raise click.UsageError("Nothing to do: give --flags, --server-log or --base-speed", _context())
+    if base_speed is None and (points or draft_cost is not None):
+        raise click.UsageError("--point and --draft-cost need --base-speed", _context())
+    from eagle3_tui import cli, serving_report
+
+    data = _answer(path, flags, server, server_log, base_speed, points, draft_cost, accept_length, joint)
+    cli._emit(data, serving_report.serving, as_json, output)
+
+
+def _context() -> click.Context:
+    return click.get_current_context()
+
+
+def _answer(
+    path: Path | None,
+    flags: str | None,
+    server: str | None,
+    server_log: Path | None,
+    base_speed: float | None,
+    points: Sequence[str],
+    draft_cost: float | None,
+    accept_length: str | None,
+    joint: str | None,
+) -> Json:
+    """The command's JSON; see `serving_report` for its shape."""
+    from drafter.serving.expect import choice_at, expectation, expectation_json, parse_point
+    from drafter.serving.flags import parse_flags
+    from drafter.serving.server import Server
+
+    facts, checkpoint = _facts(path)
+    named = Server.parse(server) if server is not None else None
+    asked = parse_flags(_text(flags)) if flags is not None else None
+    made = _effective(asked, named, facts) if asked is not None else None
+    log = _log(server_log, named, made) if server_log is not None else None
+    if asked is None and log is not None and log.asked is not None:
+        asked = log.asked
+        made = _effective(asked, named or _server_of(log), facts)
+    drafts = None if made is None or made.varies else made.steps
+    measured = [parse_point(text, drafts) for text in points] or _point_of(log, drafts)
+    expected, why = None, ""
+    if base_speed is not None and measured:
+        most = None if made is None or made.varies else made.max_accept_length
+        expected = expectation(base_speed, measured, most=most, draft_cost=draft_cost)
+    elif base_speed is not None:
+        why = "no point: give --point, or a log of one request at a time with its speed"
+    length, length_drafts = _length(accept_length)
+    rates = _rates(joint, log)
+    at = None if length is None or expected is None else choice_at(expected, length, length_drafts)
+    if length is not None and expected is not None and at is None:
+        why = f"accept length {length:g} is more than these flags allow: give its drafts too, as LENGTH/DRAFTS"
+        why = why if expected.model is not None or length_drafts is None else expected.why
+    return {
+        "checkpoint": checkpoint,
+        "flags": None if asked is None else _asked_json(asked, from_log=flags is None),
+        "effective": None if made is None else _effective_json(made),
+        "log": None if log is None else _log_json(log, made),
+        "expectation": None if expected is None else expectation_json(expected, at, rates),
+        "why_no_expectation": why,
+        "verdict": _verdict(made, log, expected, length, length_drafts),
+    }
+
+
+def _facts(path: Path | None) -> tuple[DrafterFacts, Json | None]:
+    """What the rules need of the checkpoint at `path`, and a short form of it."""
+    from drafter.serving.effective import UNKNOWN
+
+    if path is None:
+        return UNKNOWN, None
+    from drafter.checkpoint.checkpoint import open_checkpoint
+    from drafter.checkpoint.facts import checkpoint_json
+    from drafter.serving.serve import drafter_facts
+    from drafter.session import Options, Session
+    from eagle3_tui import demo
+
+    session = Session(Options(demo.OUTPUT if str(path) == demo.NAME else path))
+    picked = session.pick(session.find())
+    checkpoint = open_checkpoint(picked)
+    return drafter_facts(checkpoint), checkpoint_json(checkpoint)
+
+
+def _text(flags: str) -> str:
+    """The flags themselves, or what the file behind `@` holds."""
+    from drafter.serving.flags import MAX_TEXT
+
+    if not flags.startswith("@"):
+        return flags
+    path = Path(flags[1:])
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_TEXT + 1).decode("utf-8", errors="replace")
+    except OSError as error:
+        raise FileError(f"cannot read the flags ({error.strerror})", where=path) from error
+
+
+def _effective(asked: Asked, server: Server | None, facts: DrafterFacts) -> Effective:
+    from drafter.serving.serve import effective
+
+    return effective(asked, server if server is not None else "", facts)
+
+
+def _server_of(log: ServerLog) -> Server:
+    from drafter.serving.server import Server
+
+    return Server.parse(f"{log.engine}@{log.version}" if log.version else log.engine)
+
+
+def _log(path: Path, server: Server | None, made: Effective | None) -> ServerLog:
+    from drafter.serving.log_file import log_lines, stream_lines
+    from drafter.serving.server import Server
+    from drafter.serving.server_log import read_log
+
+    lines = stream_lines(sys.stdin.buffer) if str(path) == STDIN else log_lines(path)
+    known = server if server is not None or made is None else Server.parse(made.server.partition("@")[0])
+    return read_log(lines, server=known, draft_tokens=None if made is None else made.draft_tokens)
+
+
+def _point_of(log: ServerLog | None, drafts: int | None) -> list[Measured]:
+    """The log's own point: its speed at its accept length, where one request ran at a time."""
+    from drafter.serving.expect import Measured
+
+    return [] if log is None or log.speed is None else [Measured(log.speed, log.mean, drafts)]
+
+
+def _length(text: str | None) -> tuple[float | None, int | None]:
+    """`2.9` or `2.9/5`: an accept length and the drafts a round that it is of."""
+    if text is None:
+        return None, None
+    number, _, drafts = text.partition("/")
+    try:
+        length, count = float(number), int(drafts) if drafts else None
+    except ValueError:
+        length, count = 0.0, None
+    if not 1 <= length <= (1025 if count is None else count + 1):
+        raise WiringError(f"--accept-length {text!r:.40}", expected="a number >= 1, or LENGTH/DRAFTS, e.g. 2.9/5")
+    return length, count
+
+
+def _rates(text: str | None, log: ServerLog | None) -> tuple[float, ...]:
+    from drafter.serving.expect import check_joint
+
+    if text is None:
+        return () if log is None else log.per_position
+    try:
+        return check_joint([float(part) for part in text.split(",")])
+    except ValueError as error:
+        raise WiringError(f"--joint {text!r:.60}", expected="numbers 0..1, e.g. 0.7,0.5,0.3") from error
+
+
+def _verdict(
+    made: Effective | None,
+    log: ServerLog | None,
+    expected: Expectation | None,
+    length: float | None,
+    drafts: int | None,
+) -> Json | None:
+    """What served and offline numbers say together, where there is a served one."""
+    from drafter.serving.verdict import Offline, verdict, verdict_json
+
+    served = log.mean if log is not None else expected.points[0].length if expected is not None else None
+    if served is None:
+        return None
+    longest = None if made is None or made.varies else made.max_accept_length
+    offline = []
+    if length is not None:
+        known = drafts or (longest - 1 if longest is not None and length <= longest else None)
+        offline = [] if known is None else [Offline(length, known)]
+    return verdict_json(verdict(offline, served, made))
+
+
+def _asked_json(asked: Asked, from_log: bool) -> Json:
+    told = {name: value for name, value in asdict(asked).items() if value not in (None, "", (), False)}
+    return {**told, "source": "log" if from_log else "flags"}
+
+
+def _effective_json(made: Effective) -> Json:
+    from drafter.serving.effective import effective_json
+
+    return effective_json(made)
+
+
+def _log_json(log: ServerLog, made: Effective | None) -> Json:
+    from drafter.serving.server_log import check_against, log_json
+
+    data = log_json(log)
+    longest = None if made is None or made.varies else made.max_accept_length
+    return {**data, "warnings": [*data["warnings"], *filter(None, [check_against(log, longest)])]}
