@@ -29,10 +29,13 @@ from drafter.wiring import name
 from eagle3_tui import terminal
 from eagle3_tui.controller import Controller
 from eagle3_tui.screens import legend
+from eagle3_tui.screens.accept import AcceptView
 from eagle3_tui.screens.checkpoints import CheckpointsView
+from eagle3_tui.screens.compare import CompareView
 from eagle3_tui.screens.log import LogView
 from eagle3_tui.screens.orderings import OrderingsView
 from eagle3_tui.screens.samples import SamplesView
+from eagle3_tui.screens.serving import ServingView
 from eagle3_tui.screens.step import StepView
 from eagle3_tui.screens.view import View
 from eagle3_tui.screens.wiring import WiringView
@@ -42,8 +45,9 @@ from eagle3_tui.widgets.modal_help import HelpScreen
 from eagle3_tui.widgets.styles import style
 from eagle3_tui.worker import Engine, EngineEvent
 
-VIEWS = ("checkpoints", "samples", "step", "orderings", "wiring", "log")
-TITLES = ("Checkpoints", "Samples", "Step", "Orderings", "Wiring", "Log")
+VIEWS = ("checkpoints", "samples", "step", "orderings", "wiring", "accept", "serving", "compare", "log")
+TITLES = ("Checkpoints", "Samples", "Step", "Orderings", "Wiring", "Accept", "Serving", "Compare", "Log")
+SHORT = ("Ckpt", "Smpl", "Step", "Ord", "Wire", "Acc", "Srv", "Cmp", "Log")  # where the titles have no room
 _TICK = 0.5  # seconds between looks at whether the engine is busy; writes nothing while nothing changes
 _SHOWN_FOR = {"": 3.0, "warn": 8.0}  # seconds, by kind of message; an error stays until it is answered
 
@@ -122,6 +126,9 @@ class InspectorApp(App[int], inherit_bindings=False):
             yield StepView(id="step")
             yield OrderingsView(id="orderings")
             yield WiringView(id="wiring")
+            yield AcceptView(id="accept")
+            yield ServingView(id="serving")
+            yield CompareView(id="compare")
             yield LogView(id="log")
         yield Static("", id="status", markup=False)
         yield FilterInput(id="filter")
@@ -242,15 +249,16 @@ class InspectorApp(App[int], inherit_bindings=False):
         return f"  ! config selects {name(state.configured)}", style("warn")
 
     def _draw_bar(self, width: int = 0) -> None:
-        """The views, the current one in brackets; in a narrow window the others by number, or not at all."""
+        """The views, the current one in brackets; in a narrow window the others in short, by number, or not at all."""
         current = VIEWS.index(self._main.query_one(ContentSwitcher).current or VIEWS[0])
         width = width or self.size.width
-        names = [f" {i + 1} {title} " for i, title in enumerate(TITLES)]
-        chosen = f"[{names[current].strip()}]"
-        if sum(map(len, names)) > width:
-            names = [f" {i + 1} " for i in range(len(names))]
-        if sum(map(len, names)) - len(names[current]) + len(chosen) > width:
-            names = [""] * len(names)
+        chosen = f"[{current + 1} {TITLES[current]}]"
+        full = [f" {i + 1} {title} " for i, title in enumerate(TITLES)]
+        short = [f" {i + 1} {title}" for i, title in enumerate(SHORT)]
+        for names in (full, short, [f" {i + 1} " for i in range(len(VIEWS))], [""] * len(VIEWS)):
+            if sum(map(len, names)) - len(names[current]) + len(chosen) + 1 <= width:
+                break
+        chosen = chosen if names is full or not current else f" {chosen}"
         names[current] = chosen
         text = Text(no_wrap=True)
         for i, said in enumerate(names):

@@ -24,6 +24,9 @@ from drafter.safe import safe
 from drafter.scoring.tallies import MASK_MODES
 from drafter.wiring import SWITCHES, Ordering, Wiring
 from drafter.wiring import name as ordering_name
+from eagle3_tui.controls.accept import AcceptControl
+from eagle3_tui.controls.compare import CompareControl
+from eagle3_tui.controls.serving import ServingControl
 from eagle3_tui.state import Scores, State
 from eagle3_tui.worker import Engine, Job, warm_torch
 
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 
 CHOOSE, CURSOR, WINDOW, OTHERS, LOOK, SWEEP, SURVEY = 50, 40, 30, 20, 10, 0, -10
 # groups that end when another checkpoint, sample or wiring is chosen
-_WORK = ("cursor", "rows", "others", "score", "probe", "miss", "try")
+_WORK = ("cursor", "rows", "others", "score", "probe", "miss", "try", "accept", "tree", "views")
 _BASES = ("10000", "500000", "1000000")  # RoPE bases in common use
 _STOPPABLE = (
     "score",
@@ -76,6 +79,7 @@ class Controller:
         self._wanted: Path | None = None  # the sample that was asked for last
         self._asked: dict[str, object] = {}  # what the newest job of a group was asked for
         engine.on_error = self._failed
+        self.accept, self.serving, self.compare_runs = AcceptControl(self), ServingControl(self), CompareControl(self)
 
     # ------------------------------------------------------------------ opening
 
@@ -101,7 +105,7 @@ class Controller:
             self._blocked("opening a checkpoint", error)
             self._list_samples()
 
-        self._submit("looking for checkpoints", work, "choose", CHOOSE, done, failed)
+        self.submit("looking for checkpoints", work, "choose", CHOOSE, done, failed)
 
     def choose_checkpoint(self, found: Found) -> None:
         self._at_start = False
@@ -114,7 +118,7 @@ class Controller:
         def done(result: Any) -> None:
             self._opened(found, result)
 
-        self._submit(f"opening {found.name}", work, "choose", CHOOSE, done, self._refused)
+        self.submit(f"opening {found.name}", work, "choose", CHOOSE, done, self._refused)
 
     def _opened(self, found: Found, checkpoint: Any) -> None:
         state = self.state
@@ -134,12 +138,12 @@ class Controller:
             self.state.samples, self.state.surveyed, self.state.sample_scores = samples, {}, {}
             self.state.grouping = self.session.grouping
             self._changed("samples")
-            self._submit("loading torch", warm_torch, "torch", CHOOSE, lambda _: self._torch_ready())
+            self.submit("loading torch", warm_torch, "torch", CHOOSE, lambda _: self._torch_ready())
 
         def failed(error: Exception) -> None:
             self._blocked("listing samples", error)
 
-        self._submit(
+        self.submit(
             "listing samples", lambda job: self.session.list_samples(job.checkpoint), "list", CHOOSE, done, failed
         )
 
@@ -181,7 +185,7 @@ class Controller:
             known = session.counted(), session.configured(), session.trained()
             return sample, orderings, first, why, *known, session.orderings_note, session.mask_facts(), passed
 
-        self._submit(
+        self.submit(
             f"opening {path.name if path else 'a sample'}", work, "sample", CHOOSE, self._sample_opened, self._refused
         )
 
@@ -198,7 +202,7 @@ class Controller:
     def _go_on(self, doing: str, error: Exception) -> None:
         """What was asked for cannot be had: say so, and take up again the work that was stopped for it."""
         state = self.state
-        self._explain(doing, error)
+        self.explain(doing, error)
         self._changed("ready")
         if state.ready and (state.scores is None or not state.scores.complete):
             self.score_one()
@@ -207,7 +211,7 @@ class Controller:
         """Nothing can be computed until the user chooses something else."""
         if self._at_start and self._by_options(error):
             return self._give_up(str(error))
-        self._explain(doing, error)
+        self.explain(doing, error)
         self.state.problem = self.state.message
         self._changed("problem")
 
@@ -271,7 +275,7 @@ class Controller:
             if state.samples is not None and not state.surveyed and len(state.samples.paths) <= _SURVEY_UNASKED:
                 self.survey()
 
-        self._submit("loading weights", work, "load", CHOOSE, done, lambda error: self._blocked("loading", error))
+        self.submit("loading weights", work, "load", CHOOSE, done, lambda error: self._blocked("loading", error))
 
     def _probe(self) -> None:
         def work(job: Job) -> tuple[Any, Any]:
@@ -281,7 +285,7 @@ class Controller:
             self.state.probes, self.state.contradictions = result
             self._changed("probes")
 
-        self._submit("looking at the slots", work, "probe", LOOK, done)
+        self.submit("looking at the slots", work, "probe", LOOK, done)
 
     # ------------------------------------------------------------------ many samples
 
@@ -310,7 +314,7 @@ class Controller:
             self.state.survey_said = result[1]
             self._changed("survey")
 
-        self._submit("reading ids and masks", work, "survey", SURVEY, show, progress=show)
+        self.submit("reading ids and masks", work, "survey", SURVEY, show, progress=show)
 
     def mark(self, path: Path) -> None:
         """Mark a sample for a comparison; the second one marked is compared with the first, the same one unmarks it."""
@@ -330,10 +334,10 @@ class Controller:
 
         def failed(error: Exception) -> None:
             self.state.marked = None
-            self._explain("comparing", error)
+            self.explain("comparing", error)
             self._changed("survey")
 
-        self._submit(
+        self.submit(
             "comparing recordings",
             lambda job: self.session.compare_recordings(ours, theirs, job.checkpoint),
             "compare",
@@ -389,7 +393,7 @@ class Controller:
             self.state.step = result
             self._changed("step")
 
-        self._submit_once(
+        self.submit_once(
             "drafting",
             lambda job: self.session.step(row + 2, ordering, job.checkpoint),
             "cursor",
@@ -403,7 +407,7 @@ class Controller:
             self.state.rows.setdefault(ordering, {}).update({r.row: r for r in found})
             self._changed("rows")
 
-        self._submit_once(
+        self.submit_once(
             "drafting",
             lambda job: self.session.rows(ordering, rows, job.checkpoint),
             "rows",
@@ -419,7 +423,7 @@ class Controller:
             self.state.others[row] = found
             self._changed("others")
 
-        self._submit_once(
+        self.submit_once(
             "other orderings",
             lambda job: self.session.at_row(orderings, row, job.checkpoint),
             "others",
@@ -451,7 +455,7 @@ class Controller:
             state.rows.setdefault(ordering, {}).update(result[1])
             found(result[0])
 
-        self._submit("looking for a miss", work, "miss", CURSOR, done)
+        self.submit("looking for a miss", work, "miss", CURSOR, done)
 
     # ------------------------------------------------------------------ scores
 
@@ -488,11 +492,11 @@ class Controller:
                     self.say(f"fc = {ordering_name(scores.best)}: {state.ordering_why}")
 
         def failed(error: Exception) -> None:
-            self._explain("scoring", error)
+            self.explain("scoring", error)
             self._changed("score")
 
         state.scores = None
-        self._submit("scoring", work, "score", SWEEP, done, failed, progress=show)
+        self.submit("scoring", work, "score", SWEEP, done, failed, progress=show)
         self._changed("score")
 
     def _promising_first(self) -> list[Ordering]:
@@ -547,7 +551,7 @@ class Controller:
             self.say(f"loss mask: {_SUPERVISED_WORDS[how]}")
             self._open_sample(path)
 
-        self._submit("loss mask", work, "sample", CHOOSE, done, lambda error: self._go_on("loss mask", error))
+        self.submit("loss mask", work, "sample", CHOOSE, done, lambda error: self._go_on("loss mask", error))
 
     def _rewire(self, change: Callable[[], object]) -> None:
         self._stop_work()
@@ -570,7 +574,7 @@ class Controller:
             if state.sample is not None:
                 self.score([state.sample.path])
 
-        self._submit("wiring", work, "wiring", CHOOSE, done, lambda error: self._go_on("wiring", error))
+        self.submit("wiring", work, "wiring", CHOOSE, done, lambda error: self._go_on("wiring", error))
 
     @staticmethod
     def _switches(wiring: Wiring) -> dict[str, str]:
@@ -603,7 +607,7 @@ class Controller:
             state.tried |= found
             self._changed("tried")
 
-        self._submit("trying switches", work, "try", SWEEP, show, progress=show)
+        self.submit("trying switches", work, "try", SWEEP, show, progress=show)
 
     def _bases(self) -> tuple[str, ...]:
         state = self.state
@@ -624,7 +628,7 @@ class Controller:
             self.state.statistics = found
             self._changed("statistics")
 
-        self._submit(
+        self.submit(
             f"reading {safe(name, 40)}",
             lambda job: self.session.statistics(name, job.checkpoint),
             "statistics",
@@ -636,7 +640,7 @@ class Controller:
         def done(paths: list[Path]) -> None:
             self.say(f"exported {paths[0]} and .json beside it")
 
-        self._submit("exporting", lambda job: self.session.export(folder), "export", CHOOSE, done)
+        self.submit("exporting", lambda job: self.session.export(folder), "export", CHOOSE, done)
 
     def cancel(self) -> bool:
         """Stop what takes long; True if there was something to stop."""
@@ -659,6 +663,10 @@ class Controller:
 
     # ------------------------------------------------------------------ plumbing
 
+    def tell(self, what: str) -> None:
+        """Tell the views which part of the state is new."""
+        self._changed(what)
+
     def say(self, text: str, kind: str = "") -> None:
         self.state.message, self.state.message_kind = text, kind
         self._changed("message")
@@ -666,7 +674,7 @@ class Controller:
     def _stop_work(self) -> None:
         self.engine.cancel(*_WORK)
 
-    def _submit(
+    def submit(
         self,
         name: str,
         work: Callable[[Job], Any],
@@ -681,7 +689,7 @@ class Controller:
         )
         self._changed("busy")
 
-    def _submit_once(
+    def submit_once(
         self,
         name: str,
         work: Callable[[Job], Any],
@@ -695,16 +703,16 @@ class Controller:
             return
 
         def failed(error: Exception) -> None:
-            self._explain(name, error)
+            self.explain(name, error)
             self._changed("step")
 
         self._asked[group] = asked
-        self._submit(name, work, group, priority, done, failed)
+        self.submit(name, work, group, priority, done, failed)
 
     def _failed(self, job: Job, error: Exception) -> None:
-        self._explain(job.name, error)
+        self.explain(job.name, error)
 
-    def _explain(self, doing: str, error: Exception) -> None:
+    def explain(self, doing: str, error: Exception) -> None:
         """A refusal says it all; anything else is a fault of ours, and goes into the log as well."""
         if isinstance(error, DrafterError):
             return self.say(str(error), "bad")

@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from drafter.wiring import Ordering
+from eagle3_tui.controls.accept import AcceptState
+from eagle3_tui.controls.compare import CompareState
+from eagle3_tui.controls.serving import ServingState
 
 if TYPE_CHECKING:
     from drafter.checkpoint.checkpoint import Checkpoint
@@ -91,6 +94,9 @@ class State:
     trained_switches: dict[str, str] = field(default_factory=dict)
     switches: dict[str, str] = field(default_factory=dict)
     tried: dict[tuple[str, str], OrderingCounts | str] = field(default_factory=dict)
+    accept: AcceptState = field(default_factory=AcceptState)
+    serving: ServingState = field(default_factory=ServingState)
+    compare: CompareState = field(default_factory=CompareState)
     placement: str = ""
     vocab: list[str] = field(default_factory=list)
     ready: bool = False
@@ -109,7 +115,7 @@ class State:
     def forget_results(self) -> None:
         """Drop what was computed, before it is computed again on other weights."""
         self.rows, self.step, self.others, self.scores, self.ready = {}, None, {}, None, False
-        self.tried = {}
+        self.tried, self.accept = {}, AcceptState()
 
     def forget_drafter(self) -> None:
         """Drop what belongs to the checkpoint's weights, before others are loaded."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from eagle3_tui.app import TITLES
 from eagle3_tui.terminal import _ascii_for
 from eagle3_tui.widgets.line_table import LineTable
 from eagle3_tui.widgets.modal_help import gather
@@ -22,7 +23,7 @@ async def test_a_short_window_has_one_line_of_status(story: Path) -> None:
     app = story_app(story)
     async with app.run_test(size=(40, 12)) as pilot:
         await settle(app, pilot)
-        for view, title in zip("123456", ("Check", "Samples", "Step", "Order", "Wiring", "Log"), strict=True):
+        for view, title in zip("123456789", TITLES, strict=True):
             await pilot.press(view)
             await settle(app, pilot)
             lines = dump(app).rstrip("\n").split("\n")
@@ -50,7 +51,7 @@ async def test_the_smallest_window_has_a_row(story: Path) -> None:
     app = story_app(story)
     async with app.run_test(size=(10, 5)) as pilot:
         await settle(app, pilot)
-        for view in "123456":
+        for view in "123456789":
             await pilot.press(view)
             await settle(app, pilot)
             table = app.view.table()

@@ -1,0 +1,21 @@
+"""The Compare view's part of the controller: its jobs, and what they found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from eagle3_tui.controller import Controller
+
+
+@dataclass
+class CompareState:
+    """What the Compare view shows; everything is empty until it is known."""
+
+
+class CompareControl:
+    """Submits jobs through the controller and puts their results into `state.compare`."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
