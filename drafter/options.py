@@ -11,6 +11,7 @@ from drafter.sample.keys import parse_keys
 from drafter.sample.text.supervised import parse_supervised
 from drafter.scoring.groups import parse_groups
 from drafter.scoring.tallies import MASK_MODES
+from drafter.serving.views import parse_view
 from drafter.wiring import Wiring, parse_ordering
 
 
@@ -34,6 +35,8 @@ class Options:
     switches: tuple[tuple[str, str], ...] = ()
     groups: tuple[str, ...] = ()
     keys: str | None = None
+    family: str | None = None  # the target's model_type, where its config is not here
+    layers: int | None = None  # how many layers the target has
 
     def __post_init__(self) -> None:
         if self.depth < 1:
@@ -42,6 +45,7 @@ class Options:
             raise WiringError(f"--rows {self.rows}", expected="at least 1 row")
         if self.mask not in MASK_MODES:
             raise WiringError(f"--mask {self.mask!r}", expected=f"one of {', '.join(MASK_MODES)}")
+        parse_view(self.view)
         parse_supervised(self.supervised)
         if self.slots is not None:
             parse_slots(self.slots)

@@ -7,8 +7,8 @@ torch is imported only when something is computed: finding and opening checkpoin
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,18 @@ from drafter.sample.text.supervised import ROLES, choose_mask, mask_facts
 from drafter.sample.text.tokens import TokenText, open_tokenizer, piece
 from drafter.sample.vocabulary import check_vocabulary
 from drafter.scoring.groups import Grouping, parse_groups
+from drafter.serving.families import Family, family_of
+from drafter.serving.view_case import Case
+from drafter.serving.views import (
+    TRAINED,
+    WORTH,
+    ServedView,
+    graph_ordering,
+    ordering_difference,
+    ordering_of,
+    parse_view,
+    served_view,
+)
 from drafter.wiring import (
     SWITCHES,
     Ordering,
@@ -67,9 +79,17 @@ if TYPE_CHECKING:
     from drafter.scoring.chain_report import ChainReport
     from drafter.scoring.counts import OrderingCounts, Truths
     from drafter.scoring.tree_counts import TreeCounts
+    from drafter.serving.effective import Effective
+    from drafter.serving.expect import Expectation, Measured
+    from drafter.serving.flags import Asked
+    from drafter.serving.server_log import ServerLog
+    from drafter.serving.view_scores import ViewPlan
+    from drafter.views import ViewsResult
 
 Poll = Callable[[], None]
 TOP = 5  # predictions of a step
+_LINES_A_POLL = 64  # of a server's log
+TRIED = 256  # files that are tried for a first sample: a folder of other things must not be read to its end
 
 
 def no_poll() -> None:
@@ -99,6 +119,7 @@ class _Open:
     tokens: TokenText | None = None
     tokens_at: Located | None = None
     tokens_problem: str = ""
+    served: dict[str, ServedView] = field(default_factory=dict)  # by the name that was asked for
 
 
 class Session:
@@ -213,10 +234,11 @@ class Session:
     def choose_first(self, paths: Sequence[Path], poll: Poll = no_poll) -> Sample:
         """Make the first sample in the files `paths` current that opens and fits, wherever it stands.
 
-        Raises the refusal of one that the options name by itself, of an option, or the first of all if none can be had.
+        Raises the refusal of one that the options name by itself, of an option, or the first of all if none can be had
+        among the first TRIED files.
         """
         first: DrafterError | None = None
-        for name in (name for path in paths for name in self.sample_paths(path)):
+        for name in (name for path in paths[:TRIED] for name in self.sample_paths(path)):
             poll()
             error = self.misfit(name)
             if error is None or isinstance(error, WiringError) or name in self.options.samples:
@@ -453,10 +475,76 @@ class Session:
             return checkpoint.trained_config.aux_depths
         return checkpoint.config.aux_depths if checkpoint.config.dialect == "speculators" else None
 
+    def served(self, view: str | None = None) -> ServedView | None:
+        """What a server makes of the current checkpoint, by the options' view if None; None for `trained`."""
+        text = self.options.view if view is None else view
+        server = parse_view(text)
+        if server is None:
+            return None
+        if text not in self._now.served:
+            self._now.served[text] = served_view(self._case(text))
+        return self._now.served[text]
+
+    def _case(self, view: str) -> Case:
+        from drafter.fix.configs import configured_table
+        from drafter.model.sources import load_vocab_map
+
+        server, checkpoint = parse_view(view), self.checkpoint
+        assert server is not None
+        try:
+            reading = load_vocab_map(checkpoint).reading
+        except DrafterError:
+            reading = ""  # loading refuses it, with the reason
+        table, target = configured_table(checkpoint), self._now.target
+        return Case(checkpoint, table, server, self.family(), self.target_layers, target, reading)
+
+    def family(self, given: str | None = None) -> Family:
+        """The target's family: as given, from its own config, or by what the checkpoint's configs say of it."""
+        from drafter.checkpoint.config import Fields
+        from drafter.fix.configs import configured_table, verifier_architectures
+
+        asked = given if given is not None else self.options.family
+        if asked is not None:
+            return family_of(asked)
+        target = self._now.target
+        if target is not None and target.model_type:
+            return family_of(target.model_type, verifier_architectures(self.checkpoint))
+        said = Fields(configured_table(self.checkpoint), "config.json").raw("target_model_type")
+        return family_of(str(said) if isinstance(said, str) else "", verifier_architectures(self.checkpoint))
+
+    @property
+    def target_layers(self) -> int | None:
+        """How many layers the target has: as the options say, else by its config; None where nobody says."""
+        if self.options.layers is not None:
+            return self.options.layers
+        return self._now.target.num_layers if self._now.target else None
+
+    @property
+    def view_name(self) -> str:
+        """The view with its version, whether it was named or not."""
+        server = parse_view(self.options.view)
+        return TRAINED if server is None else str(server)
+
+    def view_said(self) -> list[str]:
+        """What has to be said of the view in force: assumptions, and why it would not run; nothing for `trained`."""
+        served = self.served()
+        if served is None:
+            return []
+        return [f"{served.name}: {said}" for said in (served.refused, *served.notes) if said]
+
     @property
     def trained_wiring(self) -> Wiring:
         """The wiring of the view, before any switch is set."""
-        return Wiring.trained(self.checkpoint.run_config)
+        served = self.served()
+        if served is None:
+            return Wiring.trained(self.checkpoint.run_config)
+        if served.refused:
+            raise WiringError(
+                f"the view {served.name} of a checkpoint that it would not load: {served.refused}",
+                where=self.checkpoint.path,
+                hint="--view trained runs it as training did; `views` shows every version",
+            )
+        return served.wiring
 
     @property
     def wiring(self) -> Wiring:
@@ -509,7 +597,16 @@ class Session:
         return count(draft_ids(run, ordering, wiring, depth, rows, poll=poll), truths, self.options.mask)
 
     def configured(self) -> tuple[Ordering | None, str]:
-        """What the config's layer ids select among the current sample's slots, or None, with the reason."""
+        """What the config's layer ids select among the current sample's slots, or None, with the reason.
+
+        Under a served view by that server's own rule, else by the convention of whoever wrote the config.
+        """
+        served = self.served()
+        if served is not None:
+            return ordering_of(served, self.sample.slots, self.checkpoint.fc_inputs, self.target_layers)
+        return self._configured_by_dialect()
+
+    def _configured_by_dialect(self) -> tuple[Ordering | None, str]:
         return configured_ordering(self.checkpoint.config.aux_depths, self.sample.slots, self.checkpoint.fc_inputs)
 
     def trained(self) -> Ordering | None:
@@ -549,10 +646,15 @@ class Session:
         return any(name != "all" for name in self.options.orderings)
 
     def first_ordering(self) -> tuple[Ordering, str]:
-        """The ordering to begin with, and why: the one asked for, the trained, the configured, else the first slots."""
+        """The ordering to begin with, and why: the one asked for, what a served view captures, the trained, the
+        configured, else the first slots."""
         asked = [name for name in self.options.orderings if name != "all"]
         if asked:
             return self.orderings(asked)[0], "as asked"
+        if self.served() is not None and self.configured()[0] is not None:
+            ordering, why = self.configured()
+            assert ordering is not None
+            return ordering, why
         trained = self.trained()
         if trained is not None:
             return trained, "trained, by the training's config"
@@ -644,12 +746,12 @@ class Session:
             "at": at,
             "ordering": list(ordering),
             "depth": depth,
-            "view": self.options.view,
+            "view": self.view_name,
         }
         with Logged(self.log, "step", inputs) as logged:
             readout = read_rows(run, ordering, wiring, [at - 2], top, poll)[0]
             chain = read_chain(run, ordering, wiring, at - 2, depth, poll)
-            result = StepResult(at, ordering, self.options.view, readout, tuple(chain))
+            result = StepResult(at, ordering, self.view_name, readout, tuple(chain))
             logged.result = self.step_json(result)
         return result
 
@@ -712,7 +814,7 @@ class Session:
         return counts
 
     def _tree_inputs(self, ordering: Ordering, rule: str, steps: int, topk: int, tokens: int | None) -> dict[str, Any]:
-        asked = {"rule": rule, "steps": steps, "topk": topk, "tokens": tokens, "view": self.options.view}
+        asked = {"rule": rule, "steps": steps, "topk": topk, "tokens": tokens, "view": self.view_name}
         return {
             "checkpoint": str(self.checkpoint.path),
             "sample": str(self.sample.path),
@@ -776,7 +878,7 @@ class Session:
         inputs = self._chain_inputs(ordering, depth)
         names = self._chain_samples(paths)
         with Logged(self.log, "chain_report", {**inputs, "samples": [str(path) for path in names]}) as logged:
-            report = ChainReport(ordering, inputs["depth"], self.options.mask, self.options.view, len(names))
+            report = ChainReport(ordering, inputs["depth"], self.options.mask, self.view_name, len(names))
             for name in names:
                 self._add_chains(report, name, poll)
                 on_progress(report)
@@ -790,7 +892,7 @@ class Session:
             "checkpoint": str(self.checkpoint.path),
             "ordering": list(ordering),
             **asked,
-            "view": self.options.view,
+            "view": self.view_name,
             "switched": self.switched(),
         }
 
@@ -817,9 +919,12 @@ class Session:
         from drafter.scoring.chain_report import chain_report_json
 
         assert self._now.placement is not None
+        placement = self._placement_json(self._now.placement)
         return {
             "checkpoint": checkpoint_json(self.checkpoint),
-            **self._placement_json(self._now.placement),
+            "device": placement["device"],
+            "dtype": placement["dtype"],
+            "placement_reason": placement["reason"],
             "switched": self.switched(),
             **chain_report_json(report, self.piece, most),
             "rounds": {
@@ -866,14 +971,14 @@ class Session:
         depth = options.depth if depth is None else depth
         configured, why = self.configured()
         result = ScoreResult(
-            depth, options.mask, options.view, configured, why, self.trained(), len(paths) * len(chosen)
+            depth, options.mask, self.view_name, configured, why, self.trained(), len(paths) * len(chosen)
         )
         inputs = {
             "paths": [str(p) for p in paths],
             "orderings": [list(o) for o in chosen],
             "depth": depth,
             "mask": options.mask,
-            "view": options.view,
+            "view": self.view_name,
         }
         with Logged(self.log, "score", inputs) as logged:
             result.warnings = self.load(poll).warnings
@@ -1006,7 +1111,7 @@ class Session:
 
     def _outcome_inputs(self, paths: Sequence[Path]) -> dict[str, Any]:
         options = self.options
-        asked = {"depth": options.depth, "mask": options.mask, "view": options.view, "orderings": options.orderings}
+        asked = {"depth": options.depth, "mask": options.mask, "view": self.view_name, "orderings": options.orderings}
         return {"paths": [str(p) for p in paths], **asked}
 
     def _outcomes(
@@ -1024,6 +1129,135 @@ class Session:
         outcomes = Outcomes(ordering, why, other.wiring, str(other.placement), tuple(warnings))
         bench = Bench(other.sample_paths, lambda path: other._run_for(path, slots, poll))
         return collect(outcomes, bench, paths, self.options.depth, self.options.mask, on_progress, poll)
+
+    # ------------------------------------------------------------------ views
+
+    def views(
+        self,
+        paths: Sequence[Path],
+        names: Sequence[str] = (),
+        on_progress: Callable[[int, int], None] = lambda done, planned: None,
+        poll: Poll = no_poll,
+        begun: Callable[[ViewsResult], None] = lambda result: None,
+    ) -> ViewsResult:
+        """The trained view against served ones (those worth a row if none is named), and what each difference costs,
+        on the samples in `paths`, pooled. `on_progress` is given how many scores of how many are in;
+        `begun` the result that grows meanwhile.
+
+        Samples are left out as by `score`. Raises WiringError for what is no view of a server.
+        """
+        from drafter.serving.view_scores import Scores, collapsed, key_of
+        from drafter.views import ViewPool, ViewsResult, views_json
+
+        options = self.options
+        if not self.has_sample:
+            self.choose_first(paths, poll)
+        inputs = {"paths": [str(p) for p in paths], "views": list(names), "depth": options.depth, "mask": options.mask}
+        with Logged(self.log, "views", inputs) as logged:
+            ordering, why = self._trained_ordering()
+            trained = key_of(ordering, Wiring.trained(self.checkpoint.run_config))
+            plans = [self._view_plan(text, trained) for text in dict.fromkeys(names or WORTH)]
+            plans = plans if names else collapsed(plans)
+            keys = dict.fromkeys([trained, *(key for plan in plans for key in plan.keys)])
+            scores = Scores(tuple(keys), options.depth, options.mask)
+            family = self.family()
+            result = ViewsResult(
+                trained, why, self._slot_depths(), plans, scores, family.name or "unknown", self.target_layers
+            )
+            result.warnings = self.load(poll).warnings
+            slots, named = len(self.sample.slots), frozenset(options.samples)
+            begun(result)
+
+            def run(path: Path) -> SampleRun:
+                return self._run_for(path, slots, poll)
+
+            ViewPool(result, self.sample_paths, run, named, on_progress, poll).add(paths)
+            logged.result = views_json(result)
+        return result
+
+    def _view_plan(self, text: str, trained: tuple[Ordering, Wiring]) -> ViewPlan:
+        from drafter.serving.view_scores import plan_view
+
+        view = self.served(text)
+        if view is None:
+            raise WiringError(f"the view {text!r:.60}", expected="a server's, which is held against the trained view")
+        slots, inputs, layers = self.sample.slots, self.checkpoint.fc_inputs, self.target_layers
+        fed = ordering_of(view, slots, inputs, layers)
+        graph = graph_ordering(view, slots, inputs, layers) if view.graph_depths is not None else (None, "")
+        difference = ordering_difference(view, self._case(text), trained[0], fed[0], self._slot_depths())
+        return plan_view(view, trained, fed, difference, graph)
+
+    def _trained_ordering(self) -> tuple[Ordering, str]:
+        """What the trained view is fed: as asked, by the training's config, else by the config's own convention."""
+        asked = [name for name in self.options.orderings if name != "all"]
+        if asked:
+            return self.orderings(asked)[0], "as asked"
+        trained = self.trained()
+        if trained is not None:
+            return trained, "by the training's config"
+        configured, why = self._configured_by_dialect()
+        if configured is not None:
+            producer = self.checkpoint.config.producer
+            return configured, f"{why}, in {producer}'s own convention; no training config says (--ordering)"
+        raise WiringError(f"no trained ordering: {why}", expected="what training fed", hint="name it with --ordering")
+
+    def _slot_depths(self) -> dict[int, int]:
+        """The depth of every slot of the current sample of which somebody says it."""
+        from drafter.wiring import depth_of
+
+        found = {slot.index: depth_of(slot, self.target_layers) for slot in self.sample.slots}
+        return {slot: depth for slot, depth in found.items() if depth is not None}
+
+    # ------------------------------------------------------------------ what is served
+
+    def serving_flags(self, flags: str | Asked, server: str = "") -> tuple[Asked, Effective]:
+        """What `server` makes of a launch line (or of flags that a log tells), with the checkpoint that is open."""
+        from drafter.serving.effective import UNKNOWN, effective_json
+        from drafter.serving.flags import flags_text, parse_flags
+        from drafter.serving.serve import drafter_facts, effective
+
+        # not the line itself: launch lines hold keys and tokens, and the log goes into bug reports
+        with Logged(self.log, "serving_flags", {"server": server}) as logged:
+            asked = parse_flags(flags_text(flags)) if isinstance(flags, str) else flags
+            told = {name: value for name, value in asdict(asked).items() if value not in (None, "", (), False)}
+            logged.inputs["flags"] = told
+            checkpoint = self._now.checkpoint
+            facts = drafter_facts(checkpoint) if checkpoint is not None else UNKNOWN
+            made = effective(asked, server, facts)
+            logged.result = effective_json(made)
+        return asked, made
+
+    def server_log(
+        self, path: Path, server: str = "", draft_tokens: int | None = None, poll: Poll = no_poll
+    ) -> ServerLog:
+        """The accept length that a server's log tells; `server` and `draft_tokens` help where it is silent."""
+        from drafter.serving.log_file import log_lines
+        from drafter.serving.server import Server
+        from drafter.serving.server_log import log_json, read_log
+
+        def lines() -> Iterator[str]:
+            for number, line in enumerate(log_lines(path)):
+                if number % _LINES_A_POLL == 0:
+                    poll()
+                yield line
+
+        inputs = {"path": str(path), "server": server, "draft_tokens": draft_tokens}
+        with Logged(self.log, "server_log", inputs) as logged:
+            found = read_log(lines(), server=Server.parse(server) if server else None, draft_tokens=draft_tokens)
+            logged.result = {key: value for key, value in log_json(found).items() if key != "points"}
+        return found
+
+    def expect(
+        self, base: float, points: Sequence[Measured], most: float | None = None, draft_cost: float | None = None
+    ) -> Expectation:
+        """The speed to expect of an accept length, from a speed without drafts and measured points."""
+        from drafter.serving.expect import expectation, expectation_json
+
+        inputs = {"base": base, "points": [asdict(point) for point in points], "most": most, "draft_cost": draft_cost}
+        with Logged(self.log, "expect", inputs) as logged:
+            found = expectation(base, points, most=most, draft_cost=draft_cost)
+            logged.result = expectation_json(found, None, ())
+        return found
 
     # ------------------------------------------------------------------ facts
 

@@ -21,6 +21,7 @@ Ordering = tuple[int, ...]
 MAX_ORDERINGS = 5040
 EVERY = 504  # orderings (nine slots, three at a time) up to which all are scored unasked
 MAX_DIGITS = 6
+CONFIG = "the config"
 _ROPE = Rope(10000.0)
 
 
@@ -208,7 +209,7 @@ def name(ordering: Ordering) -> str:
 
 
 def configured_ordering(
-    depths: Sequence[int] | None, slots: Sequence[Slot], inputs: int, who: str = "the config", last: int | None = None
+    depths: Sequence[int] | None, slots: Sequence[Slot], inputs: int, who: str = CONFIG, last: int | None = None
 ) -> tuple[Ordering | None, str]:
     """The slots that the config's depths select, or None with the reason why they cannot be told.
 
@@ -217,7 +218,7 @@ def configured_ordering(
     """
     if depths is None:
         return None, f"{who} names no layer ids"
-    claimed = {depth: slot.index for slot in reversed(slots) if (depth := _depth_of(slot, last)) is not None}
+    claimed = {depth: slot.index for slot in reversed(slots) if (depth := depth_of(slot, last)) is not None}
     if not claimed:
         return None, "the depths of the recorded slots are unknown: name them with --slots"
     absent = [depth for depth in depths if depth not in claimed]
@@ -225,17 +226,19 @@ def configured_ordering(
         unknown = [
             slot.index for slot in slots if slot.claim is None or (slot.claim.depth is None and not slot.claim.is_last)
         ]
-        said = f"{who} selects depths {list(depths)}; depth {absent[0]} is not among the recorded slots"
+        verb = "selects" if who == CONFIG else "captures"
+        said = f"{who} {verb} depths {list(depths)}; depth {absent[0]} is not among the recorded slots"
         if unknown:
             said = f"{said} of known depth (slot {unknown[0]} is unknown): name them with --slots"
         return None, said
     if len(depths) != inputs:
         return None, f"{who} names {len(depths)} layers, fc takes {inputs}"
-    said = "the config's layer ids select" if who == "the config" else f"{who} captures"
+    said = "the config's layer ids select" if who == CONFIG else f"{who} captures"
     return tuple(claimed[depth] for depth in depths), f"{said} depths {list(depths)}"
 
 
-def _depth_of(slot: Slot, last: int | None) -> int | None:
+def depth_of(slot: Slot, last: int | None) -> int | None:
+    """The depth that a slot is said to have; that of the last state before the final norm is `last`."""
     claim = slot.claim
     if claim is None or claim.depth is not None:
         return None if claim is None else claim.depth

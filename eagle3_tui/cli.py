@@ -163,7 +163,8 @@ _SHARED = (
     click.option("--ordering", multiple=True, metavar="SLOTS",
                  help="Slots that feed fc, in order, e.g. 0,1,2, or all; repeatable.  [default: screen and step: the "
                  "trained one if known, else the best; fix: the trained one; score: all]"),
-    click.option("--view", metavar="NAME", default="trained", show_default=True, help="How the forward is wired."),
+    click.option("--view", metavar="NAME", default="trained", show_default=True,
+                 help="How the forward is wired: trained, or as a server computes it, e.g. sglang@0.5.12 or vllm."),
     click.option("--depth", type=click.IntRange(min=1), metavar="K", default=5, show_default=True,
                  help="Draft steps."),
     click.option("--mask", type=click.Choice(["next", "same", "predicted", "all"]), default="next", show_default=True,
@@ -197,8 +198,7 @@ _SWITCH_HELP = {
     "embedding": "The checkpoint's own embedding, or the target's as SGLang takes it.",
     "head": "The checkpoint's own head, the target's rows, or the embedding's first rows (tied).",
     "d2t": "How d2t is read: as the data supports, as offsets, or as target ids.",
-    "window": "Whether a sliding window moves on with the draft steps (vLLM), stays at the row (speculators), or is none "
-    "(SGLang).",
+    "window": "A sliding window moves on with the draft steps (vLLM), stays (speculators), or is none (SGLang).",
     "positions": "Positions of draft steps >= 1: advancing, constant, or one late as in SGLang up to 0.5.11.",
     "norm_before_fc": "input_norm before fc is applied where there is one.",
     "fc_norm": "The norms of the single states before fc are applied where there are any.",
@@ -266,6 +266,8 @@ def _options(path: Path, asked: dict[str, Any]) -> Options:
         dtype=asked["dtype"],
         switches=tuple((n, asked[f"switch_{n}"]) for n in SWITCHES if asked[f"switch_{n}"] is not None),
         groups=asked["group"],
+        family=asked.get("family"),
+        layers=asked.get("layers"),
     )
     return demo.demo_options(options) if str(path) == demo.NAME else options
 
@@ -451,6 +453,8 @@ def _choose_checkpoint(session: Session) -> Found:
     session.choose_checkpoint(picked)
     target, why = session.target
     _say(f"target: {target.path} ({why})" if target else f"target: none ({why})")
+    for said in session.view_said():
+        _say(f"view {said}")
     return picked
 
 
@@ -471,8 +475,9 @@ def _load(session: Session) -> None:
 
 
 def _step_ordering(session: Session, sample: Path) -> Ordering:
-    """The ordering asked for, the trained one, else the one that is best on the sample itself."""
-    if session.asked_ordering or session.trained() is not None:
+    """The ordering asked for, what a served view captures, the trained one, else the best on the sample itself."""
+    served = session.served() is not None and session.configured()[0] is not None
+    if session.asked_ordering or served or session.trained() is not None:
         ordering, why = session.first_ordering()
     else:
         with _progress() as show:
@@ -496,8 +501,19 @@ def _emit(data: Any, as_text: Callable[[Any], str], as_json: bool, output: Path 
     sys.stdout.write(text)
 
 
-from eagle3_tui import fix_command, samples_command, serving_command  # noqa: E402  (they take the shared options from this module)
+# they take the shared options from this module
+from eagle3_tui import (  # noqa: E402
+    accept_command,
+    compare_command,
+    fix_command,
+    samples_command,
+    serving_command,
+    views_command,
+)
 
+accept_command.register(cli)
+compare_command.register(cli)
 fix_command.register(cli)
 samples_command.register(cli)
 serving_command.register(cli)
+views_command.register(cli)

@@ -63,7 +63,6 @@ _SUPERVISED_WORDS = {
     "roles": "by the marks of the chat's roles",
     "all": "every token",
 }
-_TRIED = 64  # samples that are tried for one to begin with
 _SURVEY_UNASKED = 256  # samples up to which ids and masks of all are read without being asked for
 _SEARCH = 64  # rows drafted at once while looking for a miss
 
@@ -174,7 +173,7 @@ class Controller:
         """Open `path`, or the first listed sample that can be opened."""
         self._stop_work()
         keep = self.state.ordering if self.state.user_ordered else None
-        listed = self.state.samples.paths[:_TRIED] if self.state.samples is not None else []
+        listed: Sequence[Path] = self.state.samples.paths if self.state.samples is not None else []
 
         def work(job: Job) -> tuple[Any, ...]:
             session = self.session

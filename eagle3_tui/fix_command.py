@@ -17,7 +17,6 @@ from drafter.safe import safe
 
 if TYPE_CHECKING:
     from drafter.fix import Plan
-    from drafter.serving.families import Family
     from drafter.session import Session
     from drafter.wiring import Ordering
 
@@ -86,7 +85,7 @@ def fix_command(
         ordering = _ordering(session, depths)
         inputs = {"ordering": list(ordering), "to": None if folder is None else str(folder), "dry_run": dry_run}
         with Logged(session.log, NAME, inputs) as logged:
-            made = fix.plan(session.checkpoint, ordering, depths, named, _family(session, family), layers)
+            made = fix.plan(session.checkpoint, ordering, depths, named, session.family(family), layers)
             data = {"checkpoint": str(session.checkpoint.path), **fix.plan_json(made), "folder": None}
             if folder is not None:
                 check_place(session.checkpoint, folder)
@@ -138,17 +137,6 @@ def _ordering(session: Session, depths: Sequence[int | None]) -> Ordering:
 
     cli._say(f"ordering: {name(trained)} (trained, by the training's config)")
     return trained
-
-
-def _family(session: Session, given: str | None) -> Family:
-    """The target's family: as given, from its config, or from the verifier's architectures in the checkpoint's."""
-    from drafter.fix.configs import verifier_architectures
-    from drafter.serving.families import family_of
-
-    if given is not None:
-        return family_of(given)
-    target, _ = session.target
-    return family_of(target.model_type if target else "", verifier_architectures(session.checkpoint))
 
 
 # --- as text

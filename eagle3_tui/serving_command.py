@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from drafter.errors import FileError, WiringError
+from drafter.errors import WiringError
 
 if TYPE_CHECKING:
     from drafter.serving.effective import DrafterFacts, Effective
@@ -104,12 +104,12 @@ def _answer(
 ) -> Json:
     """The command's JSON; see `serving_report` for its shape."""
     from drafter.serving.expect import choice_at, expectation, expectation_json, parse_point
-    from drafter.serving.flags import parse_flags
+    from drafter.serving.flags import flags_text, parse_flags
     from drafter.serving.server import Server
 
     facts, checkpoint = _facts(path)
     named = Server.parse(server) if server is not None else None
-    asked = parse_flags(_text(flags)) if flags is not None else None
+    asked = parse_flags(flags_text(flags)) if flags is not None else None
     made = _effective(asked, named, facts) if asked is not None else None
     log = _log(server_log, named, made) if server_log is not None else None
     if asked is None and log is not None and log.asked is not None:
@@ -156,20 +156,6 @@ def _facts(path: Path | None) -> tuple[DrafterFacts, Json | None]:
     picked = session.pick(session.find())
     checkpoint = open_checkpoint(picked)
     return drafter_facts(checkpoint), checkpoint_json(checkpoint)
-
-
-def _text(flags: str) -> str:
-    """The flags themselves, or what the file behind `@` holds."""
-    from drafter.serving.flags import MAX_TEXT
-
-    if not flags.startswith("@"):
-        return flags
-    path = Path(flags[1:])
-    try:
-        with path.open("rb") as file:
-            return file.read(MAX_TEXT + 1).decode("utf-8", errors="replace")
-    except OSError as error:
-        raise FileError(f"cannot read the flags ({error.strerror})", where=path) from error
 
 
 def _effective(asked: Asked, server: Server | None, facts: DrafterFacts) -> Effective:
@@ -244,7 +230,7 @@ def _verdict(
     if length is not None:
         known = drafts or (longest - 1 if longest is not None and length <= longest else None)
         offline = [] if known is None else [Offline(length, known)]
-    return verdict_json(verdict(offline, served, made))
+    return verdict_json(verdict(offline, served, made)) if offline or made is not None else None
 
 
 def _asked_json(asked: Asked, from_log: bool) -> Json:

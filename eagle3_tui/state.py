@@ -116,6 +116,7 @@ class State:
         """Drop what was computed, before it is computed again on other weights."""
         self.rows, self.step, self.others, self.scores, self.ready = {}, None, {}, None, False
         self.tried, self.accept = {}, AcceptState()
+        self.serving.forget_views()
 
     def forget_drafter(self) -> None:
         """Drop what belongs to the checkpoint's weights, before others are loaded."""

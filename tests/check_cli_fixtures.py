@@ -1,7 +1,7 @@
 """Hold sessions and the command line against recorded truths: `python -m tests.check_cli_fixtures FIXTURES [PART ...]`.
 
 Not a test: the recorded samples are too large for the repository and the whole takes minutes. Parts: counts, story,
-walk, steps, commands (all by default). It prints what agrees, and exits 1 if anything differs.
+views, walk, steps, commands (all by default). It prints what agrees, and exits 1 if anything differs.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import torch
 from safetensors.torch import load_file
 
 from drafter.session import Options, Session
+from drafter.views import views_json
 from drafter.wiring import Ordering
 from eagle3_tui.cli import main as eagle3_tui
 from tests.reference_scores import MODES, differing, leaves
@@ -143,6 +144,31 @@ def check_story(fixtures: Path) -> bool:
     return tally.report("the founding story")
 
 
+def check_views(fixtures: Path) -> bool:
+    """As SGLang serves it: the wrong slots, the raw residual, both; and vLLM, which honours the residual."""
+    faults = json.loads((fixtures / "golden/faults.json").read_text())
+    tally = Tally()
+    for split, indices in SPLITS.items():
+        part = [v1(fixtures, i) for i in indices]
+        opened = session(fixtures, "output", part, slots=SLOTS, mask="predicted", depth=2)
+        data = views_json(opened.views(part, ["sglang@0.5.9", "sglang", "vllm"]))
+        *served, vllm = data["views"]
+        for view in served:
+            found = {one["name"]: one for one in view["differences"]}
+            for scored_as, truth in (
+                (data["trained"], faults["correct"]),
+                (found["ordering"]["alone"], faults["orders_all_24_permutations"]["123"]),
+                (found["norm_before_residual"]["alone"], faults["norm_before_residual_flipped"]),
+                (found["norm_before_residual"]["together"], faults["norm_before_residual_flipped_and_order_123"]),
+                (view, faults["norm_before_residual_flipped_and_order_123"]),
+            ):
+                count = scored_as["accuracy"]
+                tally.same(f"{split} {view['name']}", round(count["hits"] / count["total"], 4), truth[split])
+            tally.same(f"{split} {view['name']} cause", view["cause"], "ordering")
+        tally.same(f"{split} vllm differs", [one["name"] for one in vllm["differences"]], ["ordering"])
+    return tally.report("served views")
+
+
 def check_walk(fixtures: Path) -> bool:
     """Rounds and tokens of every sample and ordering at every depth."""
     summary = json.loads((fixtures / "golden/summary.json").read_text())
@@ -228,6 +254,7 @@ def command(words: list[str]) -> None:
 PARTS: dict[str, Callable[[Path], bool]] = {
     "counts": check_counts,
     "story": check_story,
+    "views": check_views,
     "walk": check_walk,
     "steps": check_steps,
     "commands": check_commands,

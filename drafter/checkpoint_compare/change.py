@@ -82,12 +82,14 @@ class _Sums:
         if not ours.is_floating_point() or not theirs.is_floating_point():
             return self._add_whole(_whole(ours), _whole(theirs))
         self.floats = True
-        self.changed += _differing(_rounded(ours, self.rounded), _rounded(theirs, self.rounded))
         a, b = _double(ours), _double(theirs)
-        good = a.isfinite() & b.isfinite()
-        for side, values in enumerate((a, b)):
-            self.not_finite[side] += values.numel() - int(values.isfinite().sum())
+        rounded = self.rounded
+        self.changed += _differing(*((a, b) if rounded is None else (_double(t.to(rounded)) for t in (ours, theirs))))
+        finite = a.isfinite(), b.isfinite()
+        good = finite[0] & finite[1]
         if not bool(good.all()):
+            for side, numbers in enumerate(finite):
+                self.not_finite[side] += int((~numbers).sum())
             a, b = a[good], b[good]
         self._add_numbers(a, b)
 
@@ -120,10 +122,6 @@ class _Sums:
         return Change(
             self.elements, self.changed, relative, largest, cosine, (self.not_finite[0], self.not_finite[1]), rounded_to
         )
-
-
-def _rounded(values: Tensor, dtype: torch.dtype | None) -> Tensor:
-    return _double(values.to(dtype) if dtype is not None else values)
 
 
 def _double(values: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ reason. Knows no session: how a checkpoint is run is asked of the caller.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +22,14 @@ from drafter.files.json_file import read_json
 from drafter.scoring.compare import TIE, mcnemar
 
 MAX_METRICS = 64
-STATE = "training_state.json"
+STATES = ("training_state.json", "trainer_state.json")
+_STEP = re.compile(r"step[-_]?(\d{1,15})$")
 LENGTH, ACCURACY = "accept length", "step-0 accuracy"
 
 
 @dataclass
 class Epoch:
-    """One checkpoint of a run. `epoch` is by its own note, else by its folder's name; `step` by its own note.
+    """One checkpoint of a run; `epoch` and `step` are by its own note, else by its folder's name.
 
     `metrics` are the trainer's own numbers. `outcomes` are None where it was not run: `problem` says why.
     """
@@ -88,15 +90,22 @@ def _epoch(found: Found, metrics: Metrics) -> Epoch:
     except DrafterError as error:
         measured, problem = {}, found.state or str(error)
     epoch, step = _whole(state.get("epoch")), _whole(state.get("global_step", state.get("step")))
-    why = STATE if epoch is not None else "the folder's name" if found.epoch is not None else "not stated"
-    return Epoch(found, found.epoch if epoch is None else epoch, step, why, measured, None, problem)
+    if step is None and (match := _STEP.search(found.name)):
+        step = int(match.group(1))
+    why = str(state["file"]) if epoch is not None else "not stated"
+    if epoch is None and found.epoch is not None and found.epoch != step:  # folders are named by step as well
+        epoch, why = found.epoch, "the folder's name"
+    return Epoch(found, epoch, step, why, measured, None, problem)
 
 
 def _state(folder: Path) -> dict[str, Any]:
-    try:
-        return read_json(folder / STATE, 1 << 16)
-    except DrafterError:
-        return {}  # a note beside the checkpoint, never a reason not to list it
+    """What the trainer noted beside the weights, with the name of the `file`; empty where it did not."""
+    for name in STATES:
+        try:
+            return {**read_json(folder / name, 1 << 22), "file": name}
+        except DrafterError:
+            continue  # a note beside the checkpoint, never a reason not to list it
+    return {}
 
 
 def _whole(value: Any) -> int | None:

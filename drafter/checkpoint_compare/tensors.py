@@ -56,8 +56,10 @@ class NotCompared:
 
     @property
     def only_in(self) -> str:
-        """`ours` or `theirs` for a tensor that the other has not, "" for one that both have."""
-        return "theirs" if self.ours is None else "ours" if self.theirs is None else ""
+        """`ours` or `theirs` for a tensor that the other has not, "" for one that both or neither have."""
+        if (self.ours is None) == (self.theirs is None):
+            return ""
+        return "theirs" if self.ours is None else "ours"
 
 
 @dataclass(frozen=True)
@@ -128,10 +130,12 @@ class _Pairs:
         return [name for name in self.ours.tensors if name in self.theirs.tensors and name not in scales]
 
     def only_one(self) -> list[NotCompared]:
-        """Tensors that one of the two lacks, and who supplies it there; scales belong to their weight."""
+        """Tensors that one of the two lacks, or both, and who supplies them; scales belong to their weight."""
         ours, theirs = self.ours, self.theirs
         found = [NotCompared(n, _absent(n, ours, theirs), t, None) for n, t in _only(ours, theirs)]
-        return found + [NotCompared(n, _absent(n, theirs, ours), None, t) for n, t in _only(theirs, ours)]
+        found += [NotCompared(n, _absent(n, theirs, ours), None, t) for n, t in _only(theirs, ours)]
+        neither = [(name, supplier) for name, supplier in ours.missing.items() if name in theirs.missing]
+        return found + [NotCompared(name, f"neither has one ({supplier})", None, None) for name, supplier in neither]
 
     def rounded_to(self, name: str) -> str:
         """Multiplied-out fp8 is not rounded again: its steps depend on the scales."""

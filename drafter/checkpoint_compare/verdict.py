@@ -76,7 +76,7 @@ def _is_trained_matrix(name: str) -> bool:
 
 
 def _shaped(tensors: TensorComparison) -> list[NotCompared]:
-    return [n for n in tensors.not_compared if not n.only_in]
+    return [n for n in tensors.not_compared if n.ours is not None and n.theirs is not None]
 
 
 def _essential(tensors: TensorComparison) -> list[NotCompared]:
@@ -107,7 +107,7 @@ def _words(kind: str, cosine: float | None, ours: Checkpoint, theirs: Checkpoint
     lacks = " and ".join(side for side, c in (("ours", ours), ("theirs", theirs)) if not c.has_weights)
     nothing = f"no weights in {lacks}" if lacks else "no trained matrix could be compared"
     return {
-        SAME: f"the same weights exported twice: all {count} shared tensors are equal{digits}",
+        SAME: f"the same weights exported twice: {_equal(changed, count)}{digits}",
         MOVED: f"the same weights exported twice, the column blocks of fc moved: theirs are {moved} of ours",
         ROUNDED: f"the same weights, {len(changed)} of {count} rounded to eight bits",
         PARTLY: f"the same trained matrices as far as both have them; {len(changed)} of {count} differ",
@@ -118,6 +118,14 @@ def _words(kind: str, cosine: float | None, ours: Checkpoint, theirs: Checkpoint
         UNRELATED: f"unrelated weights: {len(changed)} of {count} shared tensors differ{by}",
         UNKNOWN: f"nothing to judge by: {nothing}",
     }[kind]
+
+
+def _equal(changed: Sequence[Compared], count: int) -> str:
+    """A d2t in the other reading is another tensor and the same map."""
+    if not changed:
+        return f"all {count} shared tensors are equal"
+    names = " and ".join(c.name for c in changed)
+    return f"{count - len(changed)} of {count} shared tensors are equal, {names} written otherwise for the same map"
 
 
 def _apart(changed: Sequence[Compared]) -> str:

@@ -10,9 +10,9 @@ What the rows of emitted tokens hold when the next round begins is the refresh:
 `target`: before the next round every row of an emitted token is computed again from the recorded target state, as
     servers do. No round then depends on an earlier one, and the chains of all rows are one pass.
 `drafted`: the rows of accepted drafts keep the keys and values that the drafter made from its own hidden states; the
-    last of K accepted drafts, which no step has fed, is run as step K would. Only the row of the bonus token, from which
-    the next round starts, takes the recorded state. This is what an engine would do that forgets the extend step; each
-    round depends on those before it, so they are run one after another.
+    last of K accepted drafts, which no step has fed, is run as step K would. Only the row of the bonus token, from
+    which the next round starts, takes the recorded state. This is what an engine would do that forgets the extend step;
+    each round depends on those before it, so they are run one after another.
 
 Knows no mask modes and counts nothing.
 """

@@ -1,9 +1,10 @@
 """Where chains break, and at which tokens.
 
 A chain breaks at the first draft that is not the sample's token. Chains are those that count for an accept length (all
-K truths, all in the mask), so every chain either breaks at a step 0..K-1 or is whole. Neighbouring chains cross the same
-place of the text: one hard token may break up to K of them, and counts once for each; `places` counts it once. A true
-token outside of the draft vocabulary can never be drafted: no training repairs such a break, so they are kept apart.
+K truths, all in the mask), so every chain either breaks at a step 0..K-1 or is whole. Neighbouring chains cross the
+same place of the text: one hard token may break up to K of them, and counts once for each; `places` counts it once. A
+true token outside of the draft vocabulary can never be drafted: no training repairs such a break, so they are kept
+apart.
 """
 
 from __future__ import annotations

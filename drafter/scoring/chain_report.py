@@ -37,10 +37,11 @@ CONVENTIONS = {
     "conditional": "right at step k among the rows that were right at 0..k-1",
     "accept_length": "1 + leading right drafts, the bonus token counted, over the rows with all K truths; rows pooled",
     "mean_of_samples": "the mean of the samples' own accept lengths: each sample weighs the same",
-    "walk": "tokens emitted a round, the bonus token counted, when the supervised text is decoded round by round: what a "
-    "server logs for greedy chains; rounds pooled",
-    "expected.conditional": "1 + sum of products of the conditional accuracies, pooled",
-    "expected.joint": "1 + sum of the joint accuracies, pooled",
+    "walk": "tokens emitted a round, the bonus token counted, when the supervised text is decoded round by round: what "
+    "a server logs for greedy chains; rounds pooled",
+    "expected.conditional": "1 + sum of products of the conditional accuracies, pooled (rows near the end of a run "
+    "enter only some steps, so it is not quite the accept length)",
+    "expected.joint": "1 + sum of the joint accuracies, pooled (likewise)",
     "expected.marginal": "1 + sum of products of the MARGINAL accuracies: the usual mistake, shown to be recognised",
     "breaks": "chains whose first wrong draft is at that step or token; one place of the text may break up to K chains",
     "ceiling": "the accept length of a drafter that is right wherever the draft vocabulary holds the true token",
@@ -60,10 +61,10 @@ class SampleChains:
 
 @dataclass
 class ChainReport:
-    """Grows sample by sample. `forced` and `free` are the counts of the two ways; `rows` are, of the last sample, the
-    accept length of each row, None where it does not count.
+    """Grows sample by sample. `forced` and `free` are the counts of the two ways; `rows` are, of the first sample, the
+    accept length of each row, None where it does not count. Of `planned` samples those in `samples` are in.
 
-    `unequal` rows have another free-running accept length than a teacher-forced one: 0 but for ties that rounding split.
+    `unequal` rows have another accept length free-running than teacher-forced: 0 but for ties that rounding split.
     """
 
     ordering: Ordering
@@ -95,7 +96,7 @@ class ChainReport:
         unequal = sum(a != b for a, b in zip(lengths, others, strict=True))
         sample = run.sample
         self.samples.append(SampleChains(sample.path, sample.format, sample.length, forced.lengths, unequal))
-        self.rows = lengths
+        self.rows = self.rows or lengths
 
     def mean_of_samples(self) -> tuple[float | None, int]:
         """The mean of the samples' own accept lengths, and how many have rows that count."""
@@ -125,15 +126,8 @@ def chain_report_json(report: ChainReport, text: Callable[[int], str], most: int
         "view": report.view,
         "depth": report.depth,
         "mask": report.mask,
-        "samples": [
-            {
-                "path": str(one.path),
-                "format": one.format,
-                "tokens": one.tokens,
-                "accept_length": lengths_json(one.lengths),
-            }
-            for one in report.samples
-        ],
+        "samples": [_sample_json(one) for one in report.samples],
+        "lengths": report.rows,
         "skipped": [{"path": str(path), "error": error} for path, error in report.skipped],
         "steps": _steps(forced, free),
         "accept_length": {
@@ -145,6 +139,16 @@ def chain_report_json(report: ChainReport, text: Callable[[int], str], most: int
         "breaks": breaks_json(report.breaks, text, most),
         "not_finite": forced.not_finite,
         "conventions": {"rows": ROWS[report.mask], **CONVENTIONS},
+    }
+
+
+def _sample_json(sample: SampleChains) -> dict[str, Any]:
+    return {
+        "path": str(sample.path),
+        "format": sample.format,
+        "tokens": sample.tokens,
+        "accept_length": lengths_json(sample.lengths),
+        "rows_that_differ": sample.unequal,
     }
 
 

@@ -5,8 +5,8 @@ has 1):
 
 - conditional: right at k among the chains right before; 1 + c0 + c0 c1 + c0 c1 c2 ...
 - joint: right at 0..k at once, as vLLM's per-position acceptance; 1 + p0 + p1 + p2 ...
-- marginal: right at k whatever came before, as most trainers print; to multiply these is the usual mistake: a chain that
-  was right before is likelier to be right again, so the product is mostly too small.
+- marginal: right at k whatever came before, as most trainers print. To multiply these is the usual mistake: a chain
+  that was right before is mostly likelier to be right again, so the product is mostly too small.
 
 Plain numbers: knows no tensor.
 """

@@ -254,7 +254,7 @@ def parse_point(text: str, drafts: int | None = None) -> Measured:
     return Measured(float(match[1]), float(match[2]), int(match[3]) if match[3] else drafts)
 
 
-def expectation_json(expected: Expectation, lengths: Sequence[float], joint: Sequence[float]) -> dict[str, Any]:
+def expectation_json(expected: Expectation, at: Choice | None, joint: Sequence[float]) -> dict[str, Any]:
     model = expected.model
     every = choices(expected, joint) if joint else ()
     return {

@@ -1,6 +1,7 @@
 """What a launch line asks a server for: the speculative flags out of a pasted command, a JSON table, or a log line.
 
-Only says what is asked; what a server makes of it is `effective`'s matter. Runs nothing, expands no variable.
+Only says what is asked; what a server makes of it is `effective`'s matter. Runs nothing, expands no variable, reads
+no file but one that is named with `@`.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
-from drafter.errors import WiringError
+from drafter.errors import FileError, WiringError
 from drafter.serving.server import SGLANG, VLLM
 
 MAX_TEXT = 1 << 18  # characters of a pasted command
@@ -128,6 +130,19 @@ def parse_flags(text: str) -> Asked:
     except ValueError as error:
         raise WiringError(f"flags that do not parse ({error})", hint="paste the whole line, with its quotes") from error
     return _with_engine(_Words(words).read(), words)
+
+
+def flags_text(flags: str) -> str:
+    """The flags themselves, or what the file behind `@` holds. Raises FileError."""
+    if not flags.startswith("@"):
+        return flags
+    path = Path(flags[1:])
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_TEXT + 1).decode("utf-8", errors="replace")
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise FileError(f"cannot read the flags ({why})", where=path) from error
 
 
 def from_table(table: Mapping[str, Any]) -> Asked:

@@ -13,7 +13,7 @@ from typing import Any
 
 from drafter.serving.server import SGLANG, VLLM
 
-MAX_LINE = 1 << 16  # characters of a line that are looked at
+MAX_LINE = 1 << 14  # characters of a line that are looked at
 MAX_POSITIONS = 64
 LOGGED, REQUEST, SUMMARY, SCRAPED = "log line", "request", "average of the server", "metrics page"
 
@@ -39,7 +39,7 @@ class Point:
     running: int | None = None
 
 
-_NUMBER = r"(\d{1,12}(?:\.\d{1,12})?)"
+_NUMBER = r"(\d{1,12}(?:\.\d{1,12})?)(?!\d)"
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _TIME = re.compile(r"(?:\d{4}-)?\d\d-\d\d[T ]\d\d:\d\d:\d\d|\[(\d\d:\d\d:\d\d)")
 

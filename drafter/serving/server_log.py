@@ -35,6 +35,8 @@ _ARGUMENT = re.compile(
 _SPEC_CONFIG = re.compile(r"SpeculativeConfig\(method='(\w{1,40})', model='([^']{0,400})', num_spec_tokens=(\d{1,6})")
 _CLAMPED = "is adjusted to speculative_num_steps + 1"
 _ROUNDED = 0.02
+# one of these stands in every line that says something; most lines of a log are other ones
+_TELLING = ("accept", "spec", "Spec", "throughput", "sglang", "SGLang", "vllm", "vLLM", "LLM engine")
 _ABOUT_LENGTH = {
     (SGLANG, LOGGED): "SGLang's accept len: (accepted drafts + requests) / verifications",
     (SGLANG, REQUEST): "completion tokens / verifications of each request",
@@ -149,9 +151,11 @@ class _Reader:
         self.lines = len(kept) if found else 0
         return found
 
-    def take(self, line: str) -> None:
+    def take(self, raw: str) -> None:
         self.lines += 1
-        line = log_points.clean(line)
+        if not any(word in raw for word in _TELLING):
+            return
+        line = log_points.clean(raw)
         self._about(line)
         if self.page.take(line):
             return
@@ -160,7 +164,7 @@ class _Reader:
         if point is not None:
             self._add(point)
         elif "spec_" in line and line.lstrip().startswith(("{", "[", "data: {")):
-            self._json_line(line.strip().removeprefix("data: "))
+            self._json_line(raw.strip().removeprefix("data: "))
 
     def _json_line(self, line: str) -> None:
         try:

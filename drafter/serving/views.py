@@ -7,18 +7,25 @@ A view is a `Wiring` and what the server captures. Every rule stands with its se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from drafter.errors import WiringError
 from drafter.sample.sample import Slot
 from drafter.serving import views_sglang, views_vllm
-from drafter.serving.layer_ids import SGLANG_DEFAULTS, SGLANG_GRAPH_FIXED, Capture, captured, usual
-from drafter.serving.producers import Depths
+from drafter.serving.layer_ids import (
+    SGLANG_DEFAULTS,
+    SGLANG_GRAPH_FIXED,
+    Capture,
+    captured,
+    ids_to_write,
+    set_key,
+)
+from drafter.serving.producers import Depths, usual
 from drafter.serving.server import READ, SGLANG, VLLM, Server
-from drafter.serving.view_case import Case, Difference
-from drafter.wiring import Ordering, Wiring, configured_ordering
+from drafter.serving.view_case import CANNOT, ORDERING, Case, Difference
+from drafter.wiring import Ordering, Wiring, configured_ordering, name
 
 TRAINED = "trained"
 SERVERS = (SGLANG, VLLM)
@@ -60,12 +67,12 @@ class ServedView:
 
     def same_function(self, other: ServedView) -> bool:
         """Whether both compute the same of the same states; their names and assumptions may differ."""
-        return (
+        if self.server.name != other.server.name or self.refused != other.refused:
+            return False
+        return bool(self.refused) or (
             replace(self.wiring, view="") == replace(other.wiring, view="")
             and self.capture.depths == other.capture.depths
             and self.graph_depths == other.graph_depths
-            and self.refused == other.refused
-            and self.server.name == other.server.name
         )
 
 
@@ -118,8 +125,8 @@ def _graph_depths(case: Case, capture: Capture) -> Depths | None:
     old = case.server.name == SGLANG and case.server.before(SGLANG_GRAPH_FIXED)
     if not old or case.num_layers is None or capture.ids is None or not case.use_aux:
         return None
-    default = SGLANG_DEFAULTS.get(case.family.rule, usual)(case.num_layers)
-    return None if tuple(default) == capture.depths else tuple(default)
+    default = tuple(sorted(set(SGLANG_DEFAULTS.get(case.family.rule, usual)(case.num_layers))))
+    return None if default == capture.depths else default
 
 
 def ordering_of(
@@ -149,3 +156,38 @@ def _last_after_norm(view: ServedView, slots: Sequence[Slot]) -> tuple[Ordering 
     if not last:
         return None, f"{view.name} feeds the last state after the final norm; no slot is said to be it (last:post)"
     return (last[0],), f"{view.name} feeds the last state after the final norm"
+
+
+def ordering_difference(
+    view: ServedView, case: Case, trained: Ordering, fed: Ordering | None, depths: Mapping[int, int]
+) -> Difference | None:
+    """How the slots `fed` by the view differ from the `trained` ones; `depths` are those of the slots, where known."""
+    if view.refused or fed == trained or (fed is None and not view.use_aux):
+        return None
+    capture = view.capture
+    if capture.depths is None:
+        return None
+    ids = "its default" if capture.ids is None else f"{capture.source} [{name(capture.ids)}]"
+    captures = name(capture.depths)
+    served = f"depths {captures}, not all recorded" if fed is None else f"slots {name(fed)} (depths {captures})"
+    known = tuple(depths[slot] for slot in trained) if all(slot in depths for slot in trained) else ()
+    ours = f"slots {name(trained)}" + (f" (depths {name(known)})" if known else "")
+    why = f"{view.name} captures depths {captures} by {ids}, in ascending order; training fed {ours}"
+    return Difference(ORDERING, ours, served, why, _cure_of_ids(view, case, known))
+
+
+def _cure_of_ids(view: ServedView, case: Case, wanted: Depths) -> str:
+    """The list of ids that makes the view capture `wanted`, the trained depths in fc's order."""
+    if not wanted:
+        return f"{CANNOT}the depths of the trained slots are not known: name them with --slots"
+    if list(wanted) != sorted(wanted):
+        return f"{CANNOT}no server permutes what it captures; `fix` moves the column blocks of fc"
+    lists = ids_to_write(wanted, view.server, case.family, case.num_layers)
+    if lists.keys is None:
+        return f"{CANNOT}{lists.reason}"
+    table: dict[str, Any] = {}
+    for key, value in {**lists.copies, **lists.keys}.items():
+        set_key(table, key, value)
+    then = captured(table, view.server, case.family, case.num_layers).failure
+    written = "config.json: " + ", ".join(f"{key} = {value}" for key, value in lists.keys.items())
+    return f"{written}; but then {then}" if then else written

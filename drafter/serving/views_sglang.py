@@ -270,8 +270,8 @@ def first_layer_name(case: Case) -> str:
     if case.nested or not written or any("midlayer" in name for name in written):
         return ""
     return (
-        "the file calls the first layer layers.0, SGLang calls it midlayer: computed as loaded, but a version that does "
-        "not map the name leaves the layer at random, without a word"
+        "the file calls the first layer layers.0, SGLang calls it midlayer: computed as loaded, but a version that "
+        "does not map the name leaves the layer at random, without a word"
     )
 
 

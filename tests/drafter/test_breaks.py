@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 import torch
 
-from drafter.scoring.breaks import Broken, Breaks, breaks_json, find_breaks
+from drafter.scoring.breaks import Breaks, Broken, breaks_json, find_breaks
 from drafter.scoring.counts import Truths, count
 from drafter.scoring.tallies import bucket
 from tests import reference_scores

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import astuple, replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -112,10 +113,10 @@ def test_a_state_that_is_no_number_drafts_nothing_after_it(tmp_path: Path) -> No
 def test_progress_and_cancel(tmp_path: Path) -> None:
     case = chain_case(tmp_path, "plain", keep=True)
     for refresh in ("target", "drafted"):
-        seen: list[tuple[int, int]] = []
-        made = rounds(case.run, case.ordering, case.wiring, K, refresh, lambda *at: seen.append(at))
-        assert len(seen) == len(made) and seen[-1] == (35, 35)
-        assert all(a[0] < b[0] for a, b in zip(seen, seen[1:], strict=False))
+        seen: list[int] = []
+        made = rounds(case.run, case.ordering, case.wiring, K, refresh, lambda done, _, seen=seen: seen.append(done))
+        assert len(seen) == len(made) and seen[-1] == 35
+        assert all(a < b for a, b in pairwise(seen))
     polls = 0
 
     def poll() -> None:

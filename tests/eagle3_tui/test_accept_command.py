@@ -6,6 +6,7 @@ import io
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -188,6 +189,23 @@ def test_samples_that_do_not_fit_are_skipped_and_named(run: Run, world: World, t
     assert (code, out) == (2, "") and err.splitlines()[-1].startswith("eagle3-tui: ") and "data_1.pt" in err
 
 
+def test_rows_without_numbers_are_said(run: Run, world: World, tmp_path: Path) -> None:
+    slots = world.texts[0].slots.clone()
+    slots[30] = float("nan")
+    broken = tiny.write_v1_sample(tmp_path / "data_0.pt", replace(world.texts[0], slots=slots))
+    code, out, _ = run(*words(world, "-s", broken, "--rounds", 30))
+    assert code == 0 and "(no numbers)" in out and "no numbers x" in out
+    # rows 30..58 count (fed token supervised, a truth for 30..57)
+    assert "warning: NaN: 28 of the rows that count gave no numbers" in out
+
+
+def test_a_token_that_means_harm_is_shown_as_text(run: Run, world: World, tmp_path: Path) -> None:
+    names = [f"\x1b[31m[/]{i}" for i in range(97)]
+    tokens = tiny.write_tokenizer(tmp_path / "tokenizer.json", tokens=names)
+    code, out, _ = run(*words(world, "-s", world.samples[0], "--tokenizer", tokens))
+    assert code == 0 and "\x1b" not in out and "\\x1b" in out
+
+
 def test_refusals(run: Run, world: World, tmp_path: Path) -> None:
     asked = ["accept", world.output, "--target", world.target, "--slots", V1_SLOTS, "-s", world.samples[0]]
     for more, said in (
@@ -196,7 +214,7 @@ def test_refusals(run: Run, world: World, tmp_path: Path) -> None:
         (["--ordering", "0,1,9"], "slot 9"),
         (["--refresh", "never"], "'never' is not one of"),
         (["--depth", "0"], "0 is not in the range"),
-        (["-s", tmp_path], "none of"),
+        (["-s", tmp_path], "named *.pt"),
     ):
         code, out, err = run(*(asked[:-2] if more[0] == "-s" else asked), *more)
         assert (code, out) == (2, ""), more

@@ -516,7 +516,7 @@ def test_bad_usage_is_one_line_with_a_hint(run: Run, words: list[object], part: 
         (["--ordering", "first"], "'first'"),
         (["--slots", "embed,2"], "--slots names 2 slots"),
         (["--slots", "embed,/,3,4"], "--slots"),
-        (["--view", "vllm@0.9"], "vllm@0.9"),
+        (["--view", "trtllm@0.9"], "trtllm@0.9"),
         (["--device", "cuda:99"], "cuda:99"),
         (["--device", "toaster"], "toaster"),
         (["--target", "/nowhere"], "/nowhere"),

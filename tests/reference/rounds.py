@@ -1,4 +1,4 @@
-"""A plain speculative server, one row after another: it commits rows, drafts K tokens, and keeps or redoes what it drafted.
+"""A plain speculative server, one row after another: it commits rows, drafts K tokens, and keeps or redoes their rows.
 
 Row t holds the recorded state of token t and token t + 1. `keep`: the rows of accepted drafts stay as they were drafted
 (the K-th is run for that purpose); else every row of an emitted token is computed again from the recorded state.
@@ -28,7 +28,13 @@ class PlainServer:
     """One request on `states` [T, A, Ht] of a text of T tokens; `parallel`: P-EAGLE, whose later steps are masked."""
 
     def __init__(
-        self, model: ReferenceDrafter, states: Tensor, steps: int, d2t: Sequence[int], keep: bool, parallel: bool = False
+        self,
+        model: ReferenceDrafter,
+        states: Tensor,
+        steps: int,
+        d2t: Sequence[int],
+        keep: bool,
+        parallel: bool = False,
     ) -> None:
         self.model, self.states, self.steps, self.d2t, self.keep = model, states, steps, d2t, keep
         self.length, self.ids, self.rows = len(states) - 1, list[int](), list[Row]()
@@ -76,7 +82,9 @@ def decode(server: PlainServer, ids: Sequence[int], start: int, stop: int) -> li
     found, known = [], start
     while known < stop - 1:
         drafted, accepted = server.draft(), 0
-        while accepted < len(drafted) and known + accepted + 1 < stop and drafted[accepted] == ids[known + accepted + 1]:
+        while (
+            accepted < len(drafted) and known + accepted + 1 < stop and drafted[accepted] == ids[known + accepted + 1]
+        ):
             accepted += 1
         after = known + accepted + 1
         found.append(PlainRound(known, drafted, accepted, ids[after] if after < stop else None))
