@@ -49,6 +49,8 @@ _STOPPABLE = (
     "load",
     "compare",
     "survey",
+    "views",
+    "server log",
 )  # what takes long and can be asked for again
 _PROGRESS_SECONDS = 0.2
 _MASK_WORDS = {

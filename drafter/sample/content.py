@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from drafter.files.npy_file import read_npy
 from drafter.files.npz_file import is_npz, read_npz
 from drafter.files.path import there
 from drafter.files.safetensors_file import read_header
-from drafter.files.stored import Stamp
 from drafter.files.torch_file import read_torch_file
 
 _ARROW = (b"\xff\xff\xff\xff", b"ARROW1")
@@ -32,7 +30,7 @@ def read_content(path: Path) -> Any:
     _check_lock(path)
     try:
         with path.open("rb") as file:
-            magic, stamp = file.read(9), Stamp.of(file.fileno())
+            magic = file.read(9)
     except OSError as error:
         raise FileError(f"cannot read the file ({error.strerror})", where=path) from error
     if not magic:
@@ -44,7 +42,7 @@ def read_content(path: Path) -> Any:
             where=path,
         )
     if magic.startswith(GZIP_MAGIC):
-        return _inflated(path, stamp)
+        return read_gzip_torch(path)
     if magic.startswith(NPY_MAGIC):
         return read_npy(path)
     if magic[8:9] == b"{":
@@ -52,12 +50,6 @@ def read_content(path: Path) -> Any:
     if magic.startswith(b"PK\x03\x04") and is_npz(path):
         return read_npz(path)
     return read_torch_file(path)
-
-
-@lru_cache(maxsize=1)
-def _inflated(path: Path, stamp: Stamp) -> Any:
-    """The last one is kept: a file is asked first how many samples it holds, and then for one of them."""
-    return read_gzip_torch(path)
 
 
 def _check_lock(path: Path) -> None:

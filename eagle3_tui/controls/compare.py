@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from eagle3_tui.controller import Controller
     from eagle3_tui.worker import Job
 
-RUNS, PAIR, TOKENS = "runs", "pair", "tokens"  # groups of jobs, and what the views are told
+RUNS, PAIR, TOKENS, ELSEWHERE = "runs", "pair", "tokens", "elsewhere"  # groups of jobs; what the views are told
 LISTED = 500  # rows that only one of two has right
 UNASKED = 2 << 30  # bytes of weights up to which checkpoints are loaded without being asked for
 _PRIORITY = 5  # above a sweep, below what is under a cursor
@@ -263,7 +263,7 @@ class CompareControl:
             self._failed("looking for checkpoints", error, True)
             controller.tell(PAIR)
 
-        controller.submit("looking for checkpoints", work, PAIR, _PRIORITY, done, failed)
+        controller.submit("looking for checkpoints", work, ELSEWHERE, _PRIORITY, done, failed)
 
     def _compare_again(self) -> None:
         """The open checkpoint is another one: what was found of the last is dropped, and found anew if that is cheap."""
