@@ -59,6 +59,9 @@ if TYPE_CHECKING:
     from drafter.checkpoint_compare.compare import Comparison as CheckpointComparison
     from drafter.checkpoint_compare.epochs import Run as EpochRun
     from drafter.checkpoint_compare.outcomes import Outcomes, Paired
+    from drafter.checks.case import Case as CheckCase
+    from drafter.checks.finding import Finding
+    from drafter.checks.run import Report as CheckReport
     from drafter.drafting.context import SampleRun
     from drafter.drafting.readout import RowReadout
     from drafter.drafting.rounds import Round
@@ -88,7 +91,7 @@ if TYPE_CHECKING:
 
 Poll = Callable[[], None]
 TOP = 5  # predictions of a step
-_LINES_A_POLL = 64  # of a server's log
+_LINES_A_POLL, _LONG_LINE = 64, 1 << 16  # of a server's log
 TRIED = 256  # files that are tried for a first sample: a folder of other things must not be read to its end
 
 
@@ -1237,7 +1240,7 @@ class Session:
 
         def lines() -> Iterator[str]:
             for number, line in enumerate(log_lines(path)):
-                if number % _LINES_A_POLL == 0:
+                if number % _LINES_A_POLL == 0 or len(line) >= _LONG_LINE:
                     poll()
                 yield line
 
@@ -1299,6 +1302,79 @@ class Session:
         except FileError:
             # a state folder that cannot be written must not cost the report
             return export(self.log.records, Path(tempfile.gettempdir()) / "eagle3-tui")
+
+    # ------------------------------------------------------------------ checks
+
+    def check(
+        self,
+        found: Found,
+        paths: Sequence[Path] = (),
+        poll: Poll = no_poll,
+        *,
+        on_finding: Callable[[Finding], None] = lambda finding: None,
+        flags: str | None = None,
+        server: str | None = None,
+        stages: Sequence[str] | None = None,
+        samples_why: str = "",
+    ) -> CheckReport:
+        """What is wrong with the checkpoint `found` and the samples in the files `paths`; most severe first.
+
+        A checkpoint that cannot be opened is looked at all the same, as far as its files tell. `flags` are a server's
+        launch line, `server` its name and version. Raises WiringError for flags or a server that mean nothing.
+        """
+        from drafter.checks.registry import STAGES
+        from drafter.checks.run import report_json, run_checks
+
+        inputs = {"path": str(found.path), "files": len(paths), "flags": flags, "server": server}
+        with Logged(self.log, "check", inputs) as logged:
+            case = self._check_case(found, paths, poll, flags, server, samples_why)
+            report = run_checks(case, on_finding, STAGES if stages is None else stages)
+            logged.result = report_json(report)
+        for name, trace in report.crashes:
+            self.log.write({"record": "error", "call": f"check {name}", "inputs": {}, "error": "crash", "trace": trace})
+        return report
+
+    def _check_case(
+        self, found: Found, paths: Sequence[Path], poll: Poll, flags: str | None, server: str | None, why: str
+    ) -> CheckCase:
+        from drafter.checkpoint.target import open_target
+        from drafter.checks.case import Case as CheckCase
+        from drafter.checks.case import asked_of, open_samples
+
+        asked, named = asked_of(flags, server)
+        refusal: DrafterError | None = None
+        try:
+            current = self._now.checkpoint
+            checkpoint = current if current and current.path == found.path else self.choose_checkpoint(found)
+            self._find_tokens(None)
+        except DrafterError as error:
+            checkpoint, refusal = None, error
+        given, target_why = self.target if checkpoint else (None, "the checkpoint does not say which")
+        if checkpoint is None and self.options.target is not None:
+            given = open_target(self.options.target)
+        samples, unread = open_samples(paths, self.sample_paths, self.open_sample if checkpoint else None, poll)
+        family = self.family() if checkpoint else None
+        return CheckCase(
+            found,
+            checkpoint,
+            given,
+            self.tokens,
+            samples,
+            poll,
+            refusal=refusal,
+            target_why=target_why,
+            samples_why=why,
+            tokens_why=self.tokens_why,
+            asked=asked,
+            server=named,
+            family=family,
+            target_layers=self.target_layers,
+            load=lambda: self.load(poll),
+            group_of=self.grouping.of if self.grouping.any else lambda path: "",
+            depth=self.options.depth,
+            mask=self.options.mask,
+            unread=unread,
+        )
 
     def note_failure(self, name: str, error: Exception, trace: str) -> None:
         """Keep an unexpected failure in the log, with its traceback, for the bug report."""

@@ -301,6 +301,14 @@ class InspectorApp(App[int], inherit_bindings=False):
             self._draw_status()
         self.view.shown()
 
+    def show_row(self, path: Path, row: int) -> None:
+        """The Step view with the cursor on a row of a sample."""
+        here = self.controller.state.sample is not None and self.controller.state.sample.path == path
+        self.controller.go_to_row(path, row)
+        self.action_view("step")
+        if here and isinstance(self.view, StepView):
+            self.view.go_to(row)
+
     def action_ordering(self, step: int) -> None:
         self.controller.cycle_ordering(step)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 PROG = "eagle3-tui"
 OK, REFUSED, INTERRUPTED = 0, 2, 130
-_LATER = ("check", "replay")  # commands of later versions; a path of that name still opens
+_LATER = ("replay",)  # commands of later versions; a path of that name still opens
 OPEN = ""  # the command that runs when the first word is no command; no word can name it
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -504,6 +504,7 @@ def _emit(data: Any, as_text: Callable[[Any], str], as_json: bool, output: Path 
 # they take the shared options from this module
 from eagle3_tui import (  # noqa: E402
     accept_command,
+    check_command,
     compare_command,
     fix_command,
     samples_command,
@@ -512,6 +513,7 @@ from eagle3_tui import (  # noqa: E402
 )
 
 accept_command.register(cli)
+check_command.register(cli)
 compare_command.register(cli)
 fix_command.register(cli)
 samples_command.register(cli)

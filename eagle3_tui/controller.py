@@ -25,7 +25,7 @@ from drafter.scoring.tallies import MASK_MODES
 from drafter.wiring import SWITCHES, Ordering, Wiring
 from drafter.wiring import name as ordering_name
 from eagle3_tui.controls.accept import AcceptControl
-from eagle3_tui.controls.compare import CompareControl
+from eagle3_tui.controls.compare import GROUPS, CompareControl
 from eagle3_tui.controls.serving import ServingControl
 from eagle3_tui.state import Scores, State
 from eagle3_tui.worker import Engine, Job, warm_torch
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 CHOOSE, CURSOR, WINDOW, OTHERS, LOOK, SWEEP, SURVEY = 50, 40, 30, 20, 10, 0, -10
 # groups that end when another checkpoint, sample or wiring is chosen
-_WORK = ("cursor", "rows", "others", "score", "probe", "miss", "try", "accept", "tree", "views")
+_WORK = ("cursor", "rows", "others", "score", "probe", "miss", "try", "accept", "rounds", "tree", "lengths", "views")
 _BASES = ("10000", "500000", "1000000")  # RoPE bases in common use
 _STOPPABLE = (
     "score",
@@ -49,6 +49,11 @@ _STOPPABLE = (
     "load",
     "compare",
     "survey",
+    *GROUPS,
+    "accept",
+    "rounds",
+    "tree",
+    "lengths",
     "views",
     "server log",
 )  # what takes long and can be asked for again
@@ -78,6 +83,7 @@ class Controller:
         self._changed, self._give_up = changed, give_up
         self._at_start = True  # until the user chooses something or something can be computed
         self._wanted: Path | None = None  # the sample that was asked for last
+        self._wanted_row: tuple[Path, int] | None = None  # where to begin in the sample that is being opened
         self._asked: dict[str, object] = {}  # what the newest job of a group was asked for
         engine.on_error = self._failed
         self.accept, self.serving, self.compare_runs = AcceptControl(self), ServingControl(self), CompareControl(self)
@@ -168,8 +174,16 @@ class Controller:
         self._at_start = False
         if self.state.checkpoint is None:
             return self.say("choose a checkpoint first", "warn")
-        self._wanted = path
+        self._wanted, self._wanted_row = path, None
         self._open_sample(path)
+
+    def go_to_row(self, path: Path, row: int) -> None:
+        """Make a row of a sample the one under the cursor of the Step view, opening the sample where it is another."""
+        if self.state.sample is not None and self.state.sample.path == path:
+            self.state.row = row
+            return self._changed("row")
+        self.choose_sample(path)
+        self._wanted_row = path, row
 
     def _open_sample(self, path: Path | None) -> None:
         """Open `path`, or the first listed sample that can be opened."""
@@ -238,6 +252,9 @@ class Controller:
         state.user_ordered = user and state.ordering_why == "chosen"
         # the first row that counts is where a person wants to look
         state.row = state.counted.index(True) if True in state.counted else 0
+        if self._wanted_row is not None and self._wanted_row[0] == state.sample.path:
+            state.row = min(self._wanted_row[1], max(state.sample.length - 2, 0))
+        self._wanted_row = None
         self._changed("sample")
         if passed:
             self.say(f"opened {state.sample.path.name}, the first that can be: {passed}", "warn")
@@ -356,6 +373,7 @@ class Controller:
 
     def _make_current(self, ordering: Ordering, why: str) -> None:
         self.engine.cancel("miss", "try")
+        self.accept.forget()
         self.state.ordering, self.state.ordering_why = ordering, why
         self.state.step, self.state.tried = None, {}
         self._changed("ordering")
@@ -654,6 +672,7 @@ class Controller:
             self._changed("problem")
         if "score" in groups:
             self._changed("score")
+        self.accept.stopped(groups)
         self.say(f"stopped: {', '.join(job.name for job in stopped)}")
         return True
 

@@ -1,7 +1,7 @@
 """The Accept view's part of the controller: chains, rounds and trees under the current ordering, and their lengths.
 
-Nothing is computed before the view asks for it, one part after the other; what is there, refused or stopped is not
-computed again until something changes or `again` is called. Which drafts, rule and sizes are asked for stays when
+Nothing is computed before the view asks for it. Every part is a job of its own; what is there, refused or stopped is
+not computed again until something changes or `again` is called. The depth, rule and sizes that were chosen stay when
 results are dropped.
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from drafter.drafting.tree import RULES, TreePlan, tree_plan
 from drafter.errors import DrafterError
-from eagle3_tui.screens.accept_tree import TreeLine, tree_lines
+from eagle3_tui.screens.accept_branches import TreeLine, tree_lines
 
 if TYPE_CHECKING:
     from drafter.drafting.rounds import Round
@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from eagle3_tui.controller import Controller
     from eagle3_tui.worker import Job
 
-CHAINS, ROUNDS, LENGTHS, TREE = "chains", "rounds", "lengths", "tree"
+CHAINS, ROUNDS, TREE, LENGTHS = "accept", "rounds", "tree", "lengths"  # parts, by the groups of their jobs
+PARTS = (CHAINS, ROUNDS, TREE, LENGTHS)
 DEEPEST = 16
 REFRESHES = ("target", "drafted")
 TOKENS = 200  # tokens at which chains break that are listed
+_CURSOR, _LOOK, _SWEEP = 40, 10, 0  # priorities: as what is under the cursor, as probes, as a sweep
 _SAY, _SHOW = 0.2, 2.0  # seconds between words of progress, and between results that are not complete
 
 
@@ -47,20 +49,24 @@ class Chains:
 
 @dataclass(frozen=True)
 class Rounds:
-    """The text `ids` decoded round by round; `walk` is their JSON, `words` say what the refresh means."""
+    """The text `ids` decoded round by round; `walk` is their JSON, `none` numbers the rounds that accepted no draft."""
 
     each: tuple[Round, ...]
     ids: list[int]
+    none: tuple[int, ...]
     walk: dict[str, Any]
-    words: str
+    refresh: str
 
 
 @dataclass(frozen=True)
 class GrownTree:
-    """A tree, and the lines in which it is drawn."""
+    """A tree, the lines in which it is drawn (all candidates, or those that are kept), and the sample's own tokens from
+    the root's on."""
 
     tree: Tree
+    text: list[int]
     lines: list[TreeLine]
+    kept: list[TreeLine]
 
 
 @dataclass
@@ -68,7 +74,7 @@ class AcceptState:
     """What the Accept view shows; everything is empty until it is known.
 
     `rounds` are by their refresh; `pooled` chains are of all listed samples. `problems` say why a part cannot be had,
-    `stopped` are parts that the user stopped, `progress` is how far the running one is.
+    `stopped` are parts that the user stopped, `progress` says how far one is.
     """
 
     chains: Chains | None = None
@@ -79,12 +85,13 @@ class AcceptState:
     wants_lengths: bool = False
     problems: dict[str, str] = field(default_factory=dict)
     stopped: set[str] = field(default_factory=set)
-    progress: str = ""
+    progress: dict[str, str] = field(default_factory=dict)
 
     def forget(self, *parts: str) -> None:
         for part in parts:
             self.problems.pop(part, None)
             self.stopped.discard(part)
+            self.progress.pop(part, None)
         if CHAINS in parts:
             self.chains = None
         if ROUNDS in parts:
@@ -101,7 +108,7 @@ class AcceptControl:
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
         self._depth: int | None = None
-        self._running = ""
+        self._tree_asked: object = None
         self.refresh = REFRESHES[0]
         self.plan = tree_plan(RULES[0], 5, 4, 16)
 
@@ -110,30 +117,17 @@ class AcceptControl:
         """K, the drafts of a chain."""
         return self._controller.session.options.depth if self._depth is None else self._depth
 
-    def expects(self, part: str) -> bool:
-        """Whether the part is being computed."""
-        if part == TREE:
-            return self._controller.engine.expects("tree")
-        return self._running == part and self._controller.engine.expects("accept")
-
     # ------------------------------------------------------------------ what is asked for
 
     def ask(self, parts: Sequence[str]) -> None:
-        """Compute the first of `parts` that is not there; `accept` is told when it is, and the next may be asked for.
-
-        A part that nobody asks for any more makes room for those that are.
-        """
+        """Compute those of `parts` that are not there; `accept` is told when one is."""
         controller, state = self._controller, self._controller.state
         if not state.ready or state.ordering is None or state.sample is None:
             return
-        if controller.engine.expects("accept"):
-            if self._running in parts:
-                return
-            controller.engine.cancel("accept")
-        part = next((part for part in parts if self._absent(part)), None)
-        if part is not None:
-            self._running, state.accept.progress = part, ""
-            {CHAINS: self._chains, ROUNDS: self._rounds, LENGTHS: self._lengths}[part]()
+        start = {CHAINS: self._chains, ROUNDS: self._rounds, TREE: self._tree, LENGTHS: self._lengths}
+        for part in parts:
+            if self._absent(part) and not (controller.engine.expects(part) and self._as_asked(part)):
+                start[part]()
 
     def _absent(self, part: str) -> bool:
         accept = self._controller.state.accept
@@ -141,54 +135,32 @@ class AcceptControl:
             return False
         if part == ROUNDS:
             return self.refresh not in accept.rounds
+        if part == TREE:
+            return accept.tree is None or (accept.tree.tree.row, accept.tree.tree.plan) != self._tree_wanted()
         found = accept.chains if part == CHAINS else accept.lengths
         return found is None or found.done < found.planned
 
-    def ask_tree(self) -> None:
-        """The tree from the Step view's row."""
-        state = self._controller.state
-        accept, ordering, row, plan = state.accept, state.ordering, state.row, self.plan
-        known = accept.tree is not None and (accept.tree.tree.row, accept.tree.tree.plan) == (row, plan)
-        if not state.ready or ordering is None or state.sample is None or known or TREE in accept.problems:
-            return
-        if TREE in accept.stopped:
-            return
-        session = self._controller.session
+    def _as_asked(self, part: str) -> bool:
+        """Whether the running job of a part is the one that is wanted now; others are cancelled when that changes."""
+        return part != TREE or self._tree_asked == self._tree_wanted()
 
-        def work(job: Job) -> GrownTree:
-            sizes = plan.steps, plan.topk, plan.tokens
-            tree = session.tree(row + 2, ordering, plan.rule, *sizes, poll=job.checkpoint)
-            return GrownTree(tree, tree_lines(tree, session.sample.ids[row + 1 :].tolist()))
-
-        def done(found: GrownTree) -> None:
-            state.accept.tree = found
-            self._controller.tell("accept")
-
-        from eagle3_tui.controller import CURSOR
-
-        failed = self._refusal(TREE, "growing a tree")
-        self._controller.submit_once("growing a tree", work, "tree", CURSOR, done, (row, ordering, plan), failed)
+    def _tree_wanted(self) -> tuple[int, TreePlan]:
+        return self._controller.state.row, self.plan
 
     # ------------------------------------------------------------------ jobs
 
     def _submit(
-        self,
-        part: str,
-        name: str,
-        work: Callable[[Job], Any],
-        put: Callable[[Any], None],
+        self, part: str, name: str, work: Callable[[Job], Any], put: Callable[[Any], None], priority: int
     ) -> None:
-        from eagle3_tui.controller import LOOK
-
         def show(found: Any) -> None:
             if isinstance(found, str):
-                self._controller.state.accept.progress = found
+                self._controller.state.accept.progress[part] = found
             else:
                 put(found)
             self._controller.tell("accept")
 
         failed = self._refusal(part, name)
-        self._controller.submit(name, work, "accept", LOOK, show, failed, show)
+        self._controller.submit(name, work, part, priority, show, failed, show)
 
     def _refusal(self, part: str, name: str) -> Callable[[Exception], None]:
         """Keep why a part cannot be had where its rows would be; only a fault of ours is a message as well."""
@@ -228,7 +200,8 @@ class AcceptControl:
         def put(found: Chains) -> None:
             state.accept.chains = found
 
-        self._submit(CHAINS, f"chains of {depth}", work, put)
+        # all samples take long: what is asked for meanwhile comes first
+        self._submit(CHAINS, f"chains of {depth}", work, put, _LOOK if paths is None else _SWEEP)
 
     def _rounds(self) -> None:
         state, session, depth, refresh = self._controller.state, self._controller.session, self.depth, self.refresh
@@ -236,7 +209,7 @@ class AcceptControl:
         assert ordering is not None
 
         def work(job: Job) -> Rounds:
-            from drafter.drafting.rounds import REFRESH_WORDS, walk_json
+            from drafter.drafting.rounds import walk_json
 
             say = _Every(_SAY)
 
@@ -245,12 +218,31 @@ class AcceptControl:
                     job.progress(f"token {done} of {total}")
 
             found = session.rounds(ordering, depth, refresh, progress, job.checkpoint)
-            return Rounds(tuple(found), session.sample.ids.tolist(), walk_json(found), REFRESH_WORDS[refresh])
+            none = tuple(i for i, one in enumerate(found) if not one.accepted)
+            return Rounds(tuple(found), session.sample.ids.tolist(), none, walk_json(found), refresh)
 
         def put(found: Rounds) -> None:
             state.accept.rounds[refresh] = found
 
-        self._submit(ROUNDS, f"rounds, refresh {refresh}", work, put)
+        self._submit(ROUNDS, f"rounds, refresh {refresh}", work, put, _LOOK)
+
+    def _tree(self) -> None:
+        """The tree from the Step view's row."""
+        state, session, (row, plan) = self._controller.state, self._controller.session, self._tree_wanted()
+        ordering = state.ordering
+        assert ordering is not None
+        self._tree_asked = (row, plan)
+
+        def work(job: Job) -> GrownTree:
+            sizes = plan.steps, plan.topk, plan.tokens
+            tree = session.tree(row + 2, ordering, plan.rule, *sizes, poll=job.checkpoint)
+            text = session.sample.ids[row + 1 : row + 2 + plan.levels].tolist()
+            return GrownTree(tree, text, tree_lines(tree, text), tree_lines(tree, text, only_kept=True))
+
+        def put(found: GrownTree) -> None:
+            state.accept.tree = found
+
+        self._submit(TREE, "growing a tree", work, put, _CURSOR)
 
     def _lengths(self) -> None:
         state, session, plan = self._controller.state, self._controller.session, self.plan
@@ -270,7 +262,7 @@ class AcceptControl:
         def put(found: TreeCounts) -> None:
             state.accept.lengths = found
 
-        self._submit(LENGTHS, "trees of all rows", work, put)
+        self._submit(LENGTHS, "trees of all rows", work, put, _SWEEP)
 
     # ------------------------------------------------------------------ keys
 
@@ -286,10 +278,10 @@ class AcceptControl:
         """What the rows of accepted drafts hold in the next round."""
         self.refresh = REFRESHES[(REFRESHES.index(self.refresh) + 1) % len(REFRESHES)]
         accept = self._controller.state.accept
+        self._controller.engine.cancel(ROUNDS)
         accept.problems.pop(ROUNDS, None)
         accept.stopped.discard(ROUNDS)
-        if self._running == ROUNDS:
-            self._controller.engine.cancel("accept")
+        accept.progress.pop(ROUNDS, None)
         self._controller.tell("accept")
 
     def pool(self) -> None:
@@ -324,6 +316,7 @@ class AcceptControl:
         self.plan = plan
         self._controller.state.accept.wants_lengths = False
         self._drop(TREE, LENGTHS)
+        self._controller.say("")  # a refusal of other sizes is answered
 
     def measure(self) -> None:
         """Accept lengths of the trees from all rows, beside the chain's."""
@@ -335,38 +328,29 @@ class AcceptControl:
         state = self._controller.state
         last = state.sample.length - 2 if state.sample is not None else 0
         row = max(0, min(state.row + step, last))
-        if row != state.row:
-            self._controller.goto_row(row)
+        if state.sample is not None and row != state.row:
+            # another row may have a tree where one was refused or stopped
+            state.accept.problems.pop(TREE, None)
+            state.accept.stopped.discard(TREE)
+            self._controller.go_to_row(state.sample.path, row)
 
     # ------------------------------------------------------------------ dropping
 
     def _drop(self, *parts: str) -> None:
-        if self._running in parts:
-            self._controller.engine.cancel("accept")
-        if TREE in parts:
-            self._controller.engine.cancel("tree")
+        self._controller.engine.cancel(*parts)
         self._controller.state.accept.forget(*parts)
         self._controller.tell("accept")
 
-    def row_changed(self) -> None:
-        """Another row may have a tree where one was refused or stopped."""
-        accept = self._controller.state.accept
-        accept.problems.pop(TREE, None)
-        accept.stopped.discard(TREE)
-
     def forget(self) -> None:
         """Another ordering: everything is of the one before."""
-        self._controller.engine.cancel("accept", "tree")
+        self._controller.engine.cancel(*PARTS)
         self._controller.state.accept = AcceptState()
 
     def stopped(self, groups: set[str]) -> None:
         """The user stopped jobs of these groups."""
-        accept = self._controller.state.accept
-        if "accept" in groups:
-            accept.stopped.add(self._running)
-        if "tree" in groups:
-            accept.stopped.add(TREE)
-        if groups & {"accept", "tree"}:
+        parts = groups & set(PARTS)
+        if parts:
+            self._controller.state.accept.stopped |= parts
             self._controller.tell("accept")
 
 

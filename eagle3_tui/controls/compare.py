@@ -18,13 +18,14 @@ from drafter.errors import DrafterError
 if TYPE_CHECKING:
     from drafter.checkpoint_compare.compare import Comparison
     from drafter.checkpoint_compare.epochs import Best, Epoch, Run
-    from drafter.checkpoint_compare.outcomes import Paired
+    from drafter.checkpoint_compare.outcomes import Outcomes, Paired
     from drafter.files.find import Found
     from drafter.scoring.tallies import Count, Lengths
     from eagle3_tui.controller import Controller
     from eagle3_tui.worker import Job
 
 RUNS, PAIR, TOKENS, ELSEWHERE = "runs", "pair", "tokens", "elsewhere"  # groups of jobs; what the views are told
+GROUPS = (RUNS, PAIR, TOKENS, ELSEWHERE)
 LISTED = 500  # rows that only one of two has right
 UNASKED = 2 << 30  # bytes of weights up to which checkpoints are loaded without being asked for
 _PRIORITY = 5  # above a sweep, below what is under a cursor
@@ -55,7 +56,8 @@ class CompareState:
     """What the Compare view shows; everything is empty until it is known.
 
     `done` checkpoints of `lines` have been run in `scope` or passed over. `theirs` is held against the open checkpoint:
-    `comparison` and `paired` are of the two, `paired_scope` says on what. `read` is (done, planned, next) of tensors.
+    `comparison` and `paired` are of the two, `paired_scope` says on what. `read` is (done, planned, next) of tensors,
+    `ran` how far the samples are.
     """
 
     lines: list[EpochLine] = field(default_factory=list)
@@ -75,6 +77,7 @@ class CompareState:
     paired_of: tuple[Path, Path] | None = None
     paired_scope: Scope | None = None
     paired_problem: str = ""
+    ran: str = ""
 
     def forget_pair(self) -> None:
         """Drop what was found of two checkpoints, not which they are."""
@@ -82,11 +85,13 @@ class CompareState:
         self.forget_tokens()
 
     def forget_tokens(self) -> None:
-        self.paired, self.paired_of, self.paired_scope, self.paired_problem = None, None, None, ""
+        self.paired, self.paired_of, self.paired_scope, self.paired_problem, self.ran = None, None, None, "", ""
 
     def forget_runs(self) -> None:
         """Drop the outcomes; the checkpoints stay listed."""
-        self.lines = [EpochLine(replace(line.epoch, outcomes=None, problem=line.epoch.found.state)) for line in self.lines]
+        self.lines = [
+            EpochLine(replace(line.epoch, outcomes=None, problem=line.epoch.found.state)) for line in self.lines
+        ]
         self.best, self.scope, self.samples, self.done, self.runs_problem = None, None, 0, 0, ""
 
 
@@ -105,7 +110,9 @@ class CompareControl:
         if (state.sample is None and not whole) or state.samples is None or not state.samples.paths:
             return None
         switched = tuple((n, v) for n, v in state.switches.items() if state.trained_switches.get(n) != v)
-        return Scope(None if whole or state.sample is None else state.sample.path, options.mask, options.supervised, switched)
+        return Scope(
+            None if whole or state.sample is None else state.sample.path, options.mask, options.supervised, switched
+        )
 
     def runs(self, group: str) -> bool:
         """Whether a job of the group runs or waits."""
@@ -157,7 +164,7 @@ class CompareControl:
         found, controller = self._controller.state.found, self._controller
 
         def done(run: Run) -> None:
-            self._show_run(_lines(run), None, run)
+            self._show_run(_lines(run, {}), None, run)
 
         controller.submit("listing checkpoints", lambda job: self._listed(found, job), RUNS, _PRIORITY, done)
 
@@ -174,9 +181,13 @@ class CompareControl:
 
         def work(job: Job) -> tuple[list[EpochLine], Best | None, Run]:
             listed = self._listed(found, job)
-            job.progress((_lines(listed), None, listed))
-            run = controller.session.run_epochs(found, paths, lambda run: job.progress(_snapshot(run)), job.checkpoint)
-            return _snapshot(run)
+            known: dict[int, EpochLine] = {}
+            job.progress((_lines(listed, {}), None, listed))
+
+            def progress(run: Run) -> None:
+                job.progress(_snapshot(run, known))
+
+            return _snapshot(controller.session.run_epochs(found, paths, progress, job.checkpoint), known)
 
         def failed(error: Exception) -> None:
             mine.runs_problem = str(error)
@@ -207,7 +218,9 @@ class CompareControl:
 
     def _paths(self, scope: Scope) -> Sequence[Path]:
         samples = self._controller.state.samples
-        return [scope.sample] if scope.sample is not None or samples is None else samples.paths
+        if scope.sample is not None:
+            return [scope.sample]
+        return samples.paths if samples is not None else []
 
     # ------------------------------------------------------------------ two of them
 
@@ -266,7 +279,7 @@ class CompareControl:
         controller.submit("looking for checkpoints", work, ELSEWHERE, _PRIORITY, done, failed)
 
     def _compare_again(self) -> None:
-        """The open checkpoint is another one: what was found of the last is dropped, and found anew if that is cheap."""
+        """The open checkpoint is another one: what was found of the last is dropped, and found anew if it is cheap."""
         mine, chosen = self._controller.state.compare, self._controller.state.chosen
         assert chosen is not None and mine.theirs is not None
         self._controller.engine.cancel(PAIR, TOKENS)
@@ -333,7 +346,23 @@ class CompareControl:
         mine.paired_of, mine.paired_scope = pair, scope
 
         def work(job: Job) -> Paired:
-            return controller.session.compare_outcomes(ours, theirs, paths, LISTED, lambda o: None, job.checkpoint)
+            last = 0.0
+            seen: list[int] = []  # which of the two runs
+
+            def progress(outcomes: Outcomes) -> None:
+                nonlocal last
+                if id(outcomes) not in seen:
+                    seen.append(id(outcomes))
+                if time.monotonic() - last >= _SECONDS:
+                    last = time.monotonic()
+                    count = len(outcomes.samples) + len(outcomes.skipped)
+                    job.progress(f"{'ours' if len(seen) == 1 else 'theirs'} on {count} of {len(paths)}")
+
+            return controller.session.compare_outcomes(ours, theirs, paths, LISTED, progress, job.checkpoint)
+
+        def show(said: str) -> None:
+            mine.ran = said
+            controller.tell(TOKENS)
 
         def done(found: Paired) -> None:
             mine.paired = found
@@ -344,7 +373,7 @@ class CompareControl:
             self._failed("comparing predictions", error, asked)
             controller.tell(TOKENS)
 
-        controller.submit("comparing predictions", work, TOKENS, _PRIORITY, done, failed)
+        controller.submit("comparing predictions", work, TOKENS, _PRIORITY, done, failed, show)
         controller.tell(TOKENS)
 
     def _failed(self, doing: str, error: Exception, asked: bool) -> None:
@@ -357,10 +386,14 @@ def _size(found: Sequence[Found]) -> int:
     return sum(one.size for one in found)
 
 
-def _lines(run: Run) -> list[EpochLine]:
-    """Copies, since the run goes on growing; the sums are made here, off the UI thread."""
-    return [EpochLine(replace(e), *((e.outcomes and e.outcomes.pooled()) or (None, None))) for e in run.epochs]
+def _lines(run: Run, known: dict[int, EpochLine]) -> list[EpochLine]:
+    """Copies, since the run goes on growing; the sums are made here, off the UI thread, and kept in `known`."""
+    for i, epoch in enumerate(run.epochs):
+        pooled = epoch.outcomes.pooled() if epoch.outcomes is not None and i not in known else None
+        if pooled is not None:
+            known[i] = EpochLine(epoch, *pooled)
+    return [known.get(i) or EpochLine(replace(epoch)) for i, epoch in enumerate(run.epochs)]
 
 
-def _snapshot(run: Run) -> tuple[list[EpochLine], Best | None, Run]:
-    return _lines(run), run.best(), replace(run, epochs=[])
+def _snapshot(run: Run, known: dict[int, EpochLine]) -> tuple[list[EpochLine], Best | None, Run]:
+    return _lines(run, known), run.best(), replace(run, epochs=[])

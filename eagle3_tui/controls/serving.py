@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from drafter.errors import DrafterError, WiringError
+from drafter.errors import DrafterError, FileError, PathError, WiringError
+from drafter.files.path import there
 
 if TYPE_CHECKING:
     from drafter.serving.effective import Effective
@@ -93,9 +94,9 @@ class ServingControl:
         halfway."""
         whole, state = self._controller.state, self._state
         halfway = again and not state.views_problem and (state.views is None or state.done < state.planned)
-        if whole.ready and whole.sample is not None and (not state.views_asked or halfway):
-            if not self._controller.engine.expects("views"):
-                self._score([whole.sample.path], pooled=False)
+        wanted = (halfway or not state.views_asked) and not self._controller.engine.expects("views")
+        if wanted and whole.ready and whole.sample is not None:
+            self._score([whole.sample.path], pooled=False)
 
     def score_one(self) -> None:
         """The served views on this sample."""
@@ -134,7 +135,7 @@ class ServingControl:
 
             def begun(result: ViewsResult) -> None:
                 growing.append(result)
-                progress(0, 1)
+                progress(0, len(paths) * len(result.scores.keys))
 
             found = self._controller.session.views(paths, (), progress, job.checkpoint, begun)
             return views_json(found), 1, 1
@@ -175,14 +176,15 @@ class ServingControl:
         state, chosen = self._state, self._controller.state.chosen
 
         def work(job: Job) -> tuple[Any, ...]:
-            from drafter.serving.server import Server
+            from drafter.serving.flags import Asked
 
-            named = str(Server.parse(server)) if "@" in server else server
-            if server and not line:
-                Server.parse(server)
+            if line.startswith("@"):
+                _check_file(Path(line[1:]))
             session, told = self._controller.session, state.log_asked
-            found = session.serving_flags(line, named) if line else (None, None)
-            from_log = session.serving_flags(told, named)[1] if told is not None and not line else None
+            if server and not line:
+                session.serving_flags(Asked(), server)  # which refuses one without rules
+            found = session.serving_flags(line, server) if line else (None, None)
+            from_log = session.serving_flags(told, server)[1] if told is not None and not line else None
             return *found, from_log
 
         def done(result: tuple[Any, ...]) -> None:
@@ -205,6 +207,7 @@ class ServingControl:
         state, chosen = self._state, self._controller.state.chosen
 
         def work(job: Job) -> tuple[Any, ...]:
+            _check_file(path)
             session, made, server = self._controller.session, state.made, state.server
             known = server or (made.server.partition("@")[0] if made is not None else "")
             log = session.server_log(path, known, made.draft_tokens if made is not None else None, job.checkpoint)
@@ -244,9 +247,7 @@ class ServingControl:
 
     def _submit(self, name: str, work: Callable[[Job], Any], group: str, done: Callable[[Any], None]) -> None:
         """What was typed before stays in force where the new cannot be had."""
-        self._controller.submit(
-            name, work, group, _PRIORITY, done, lambda error: self._controller.explain(name, error)
-        )
+        self._controller.submit(name, work, group, _PRIORITY, done, lambda error: self._controller.explain(name, error))
 
 
 def _path(text: str) -> Path:
@@ -258,6 +259,14 @@ def _path(text: str) -> Path:
         return Path(text).expanduser()
     except RuntimeError:  # no such user
         return Path(text)
+
+
+def _check_file(path: Path) -> None:
+    """Refuse what is not there, and what reading would wait at for ever, such as a pipe that nobody writes to."""
+    if not there(path):
+        raise PathError("no such file", where=path)
+    if not (path.is_file() or path.is_dir()):
+        raise FileError("not a file", expected="a text file", where=path)
 
 
 def _speeds(text: str, state: ServingState) -> tuple[float, list[Any], float | None]:

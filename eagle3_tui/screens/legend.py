@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eagle3_tui.screens import orderings, step_text, wiring
+from eagle3_tui.screens import accept, compare, orderings, serving, step_text, wiring
 from eagle3_tui.screens.orderings import OrderingsView
 from eagle3_tui.screens.step import StepView
 from eagle3_tui.screens.view import View
@@ -13,6 +13,12 @@ def for_view(view: View) -> list[tuple[str, str]]:
     """(glyph, meaning) lines for the view on screen."""
     if isinstance(view, StepView):
         return step_text.LEGEND
+    if isinstance(view, compare.CompareView):
+        return compare.LEGEND
+    if isinstance(view, serving.ServingView):
+        return serving.LEGEND
+    if isinstance(view, accept.AcceptView):
+        return accept.LEGEND
     if isinstance(view, OrderingsView):
         return orderings.LEGEND
     if isinstance(view, WiringView):

@@ -161,9 +161,9 @@ class StepView(View):
         if row is None:
             self.controller.say("no further miss among the rows that count")
         else:
-            self._go_to(row)
+            self.go_to(row)
 
-    def _go_to(self, row: int) -> None:
+    def go_to(self, row: int) -> None:
         """Put the cursor on a row, whether the filter shows it or not."""
         if not self.table().move_to_row(row):
             self.end_filter()
@@ -177,7 +177,7 @@ class StepView(View):
     def _go_to_token(self, text: str) -> None:
         last = self.state.sample.length if self.state.sample is not None else 0
         if text.isdecimal() and text.isascii() and len(text) < 10 and 2 <= int(text) <= last:
-            self._go_to(int(text) - 2)
+            self.go_to(int(text) - 2)
         else:
             self.controller.say(f"token {text!r}: expected 2..{last}", "warn")
 

@@ -18,6 +18,7 @@ LAYERS = [
     "pooling",
     "score_json",
     "results",
+    "checks",
     "fix",
     "serving",
     "checkpoint_compare",

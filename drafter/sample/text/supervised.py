@@ -155,6 +155,11 @@ def _thinking_facts(sample: Sample, text: LaidText) -> list[str]:
     return [f"thinking: {hits} of {len(inside)} tokens between think tags supervised{share}"]
 
 
+def thinking_spans(sample: Sample, tokens: TokenText) -> list[range]:
+    """The tokens of `sample` between think tags."""
+    return list(_thinking(LaidText(sample.ids.tolist(), tokens)))
+
+
 def _thinking(text: LaidText) -> Iterator[range]:
     """The tokens between each pair of think tags, tags left out; thinking that the recording cuts goes to its end."""
     for begin, end in _THINKING:

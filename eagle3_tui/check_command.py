@@ -1,0 +1,126 @@
+"""The command `check`: what is wrong with a checkpoint and its samples, most severe first, with the cure.
+
+Decides nothing: what is found is `drafter.checks`' matter, the text `check_report`'s. The group is given by `cli`,
+which calls `register`; what all commands share is taken from there when that happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from drafter.errors import DrafterError, FileError
+
+if TYPE_CHECKING:
+    from drafter.files.find import Found
+    from drafter.session import Session
+
+NAME = "check"
+FOUND = 1  # the exit status where a finding is an error
+_WITHOUT_EFFECT = frozenset({"ordering", "view"})
+_OWN = (
+    click.option("--flags", metavar="TEXT|@FILE",
+                 help="The server's launch line, or its speculative flags alone; @FILE reads them from a file."),
+    click.option("--server", metavar="NAME@VERSION",
+                 help="The server that is really used, e.g. sglang@0.5.12: what it does otherwise than training is "
+                 "then an error.  [default: the engine of --flags, the newest version known]"),
+    click.option("--family", metavar="NAME",
+                 help="The target's model_type, e.g. qwen3, kimi_k25, gpt_oss.  [default: the target's config, else "
+                 "the verifier that the checkpoint names]"),
+    click.option("--layers", type=click.IntRange(min=1, max=100_000), metavar="N",
+                 help="How many layers the target has.  [default: the target's config]"),
+    click.option("--static", is_flag=True, help="Only what needs no sample; weights are not read."),
+)  # fmt: skip
+
+
+def register(group: click.Group) -> None:
+    """Add the command to `group`."""
+    from eagle3_tui import cli
+
+    shared = cli._takes(cli._WHERE, *_OWN, *cli._SHARED, *cli._WIRED, *cli._MACHINE)
+    command = group.command(NAME, short_help="What is wrong, and the cure.")(shared(check_command))
+    for option in command.params:
+        if isinstance(option, click.Option) and (
+            option.name in _WITHOUT_EFFECT or str(option.name).startswith("switch_")
+        ):
+            option.hidden = True
+
+
+def check_command(
+    path: Path,
+    flags: str | None,
+    server: str | None,
+    static: bool,
+    as_json: bool,
+    output: Path | None,
+    **asked: Any,
+) -> int:
+    """What is wrong with a checkpoint, its samples and a server's flags: findings, most severe first, and a verdict.
+
+    Works without samples. Exit code 1 where a finding is an error, 2 where there was nothing to look at.
+    """
+    from drafter.checks.run import report_json
+    from eagle3_tui import check_report, cli
+
+    with cli._session(NAME, path, asked) as session:
+        found = session.find()
+        picked = _pick(session, found)
+        paths, why = ([], "--static leaves them out") if static else _samples(session)
+        with cli._progress() as show:
+            report = session.check(
+                picked,
+                paths,
+                on_finding=lambda finding: show(f"{finding.severity}: {finding.title}"),
+                flags=None if flags is None else _text(flags),
+                server=server,
+                stages=("static",) if static else None,
+                samples_why=why,
+            )
+        if report.crashes:
+            broken = ", ".join(name for name, _ in report.crashes)
+            cli._say(f"broken checks, a fault of this tool: {broken}; tracebacks are in the session log")
+        data = report_json(report)
+    cli._emit(data, lambda found: check_report.report(str(picked.path), found), as_json, output)
+    return FOUND if report.failed else cli.OK
+
+
+def _pick(session: Session, found: Sequence[Found]) -> Found:
+    """The checkpoint to look at: as by every command, but a single broken one is looked at too."""
+    from eagle3_tui import cli
+
+    picked = session.pick(found)
+    if len(found) > 1:
+        cli._say(f"checkpoint: {picked.path}, {session.pick_why(picked)}; 1 of {len(found)}")
+    return picked
+
+
+def _samples(session: Session) -> tuple[Sequence[Path], str]:
+    """The sample files, and what to say where there are none. Raises PathError for a name that the user gave."""
+    from eagle3_tui import cli
+
+    try:
+        listed = session.list_samples()
+    except DrafterError:
+        if session.options.samples:
+            raise
+        return [], "none beside the checkpoint"
+    if listed.paths:
+        cli._say(f"samples: {len(listed.paths)} ({listed.why})")
+    return listed.paths, listed.why
+
+
+def _text(flags: str) -> str:
+    """The flags themselves, or what the file behind `@` holds."""
+    from drafter.serving.flags import MAX_TEXT
+
+    if not flags.startswith("@"):
+        return flags
+    path = Path(flags[1:])
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_TEXT + 1).decode("utf-8", errors="replace")
+    except OSError as error:
+        raise FileError(f"cannot read the flags ({error.strerror})", where=path) from error

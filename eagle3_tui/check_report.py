@@ -1,0 +1,74 @@
+"""What the command `check` found, as text: its JSON in, lines out. Knows no session and no tensor.
+
+`check --json`:
+```
+{"findings": [{"check": "vocab-map-is-direct", "kind": "K03", "severity": "error|warning|note|ok", "title",
+               "evidence": {...}, "fix", "reports": ["owner/repo#N"]}],
+ "verdict": sentence, "verdict_kind": "healthy|miswired|broken-checkpoint|broken-sample|untrained|generalisation|
+                                       serving|unknown",
+ "not_checked": [{"check", "why"}]}
+```
+Findings come most severe first, and among equals the one that explains the others first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from drafter.safe import safe
+
+Json = dict[str, Any]
+EVIDENCE_WIDTH, MOST_EVIDENCE, INDENT = 300, 12, "    "
+
+
+def report(path: str, data: Json) -> str:
+    """The verdict first, then every finding, then what could not be checked."""
+    lines = [f"checkpoint {safe(path)}", f"verdict    {safe(data['verdict'])} [{data['verdict_kind']}]"]
+    told = [finding for finding in data["findings"] if finding["severity"] != "ok"]
+    for finding in told:
+        lines += ["", *_finding(finding)]
+    right = [finding for finding in data["findings"] if finding["severity"] == "ok"]
+    if right:
+        lines += ["", f"looked at and right: {len(right)}"]
+        lines += [f"  {finding['kind']} {safe(finding['title'])}" for finding in right]
+    if data["not_checked"]:
+        lines += ["", f"not checked: {len(data['not_checked'])}"]
+        lines += [f"  {names}: {safe(why)}" for why, names in _by_reason(data["not_checked"])]
+    return "\n".join(lines) + "\n"
+
+
+def _finding(finding: Json) -> list[str]:
+    lines = [f"{finding['severity']:8}{finding['kind']} {finding['check']}: {safe(finding['title'])}"]
+    shown = list(finding["evidence"].items())
+    lines += [f"{INDENT}{safe(str(name))}: {_value(value)}" for name, value in shown[:MOST_EVIDENCE]]
+    if len(shown) > MOST_EVIDENCE:
+        lines.append(f"{INDENT}and {len(shown) - MOST_EVIDENCE} more, in --json")
+    if finding["fix"]:
+        lines.append(f"{INDENT}fix: {safe(finding['fix'])}")
+    if finding["reports"]:
+        lines.append(f"{INDENT}like {', '.join(safe(one) for one in finding['reports'])}")
+    return lines
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        text = ", ".join(f"{name} {_value(inner)}" for name, inner in value.items())
+    elif isinstance(value, str):
+        text = value
+    elif isinstance(value, Sequence):
+        text = ", ".join(_value(inner) for inner in value)
+    else:
+        text = (
+            {None: "none", True: "yes", False: "no"}[value] if value is None or isinstance(value, bool) else str(value)
+        )
+    text = safe(text)
+    return text if len(text) <= EVIDENCE_WIDTH else f"{text[: EVIDENCE_WIDTH - 3]}..."
+
+
+def _by_reason(skipped: Sequence[Json]) -> list[tuple[str, str]]:
+    """Each reason once, with the checks that it kept from being made."""
+    found: dict[str, list[str]] = {}
+    for one in skipped:
+        found.setdefault(one["why"], []).append(one["check"])
+    return [(why, ", ".join(names)) for why, names in found.items()]
