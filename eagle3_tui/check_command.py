@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from drafter.errors import DrafterError, FileError
+from drafter.errors import DrafterError
 
 if TYPE_CHECKING:
     from drafter.files.find import Found
@@ -32,6 +32,8 @@ _OWN = (
                  "the verifier that the checkpoint names]"),
     click.option("--layers", type=click.IntRange(min=1, max=100_000), metavar="N",
                  help="How many layers the target has.  [default: the target's config]"),
+    click.option("--served", type=click.FloatRange(min=1), metavar="LENGTH",
+                 help="The accept length that the server shows, with the bonus token: held against the offline one."),
     click.option("--static", is_flag=True, help="Only what needs no sample; weights are not read."),
 )  # fmt: skip
 
@@ -53,6 +55,7 @@ def check_command(
     path: Path,
     flags: str | None,
     server: str | None,
+    served: float | None,
     static: bool,
     as_json: bool,
     output: Path | None,
@@ -73,9 +76,10 @@ def check_command(
             report = session.check(
                 picked,
                 paths,
-                on_finding=lambda finding: show(f"{finding.severity}: {finding.title}"),
-                flags=None if flags is None else _text(flags),
+                on_check=lambda check: show(f"checking {check}"),
+                flags=flags,
                 server=server,
+                served=served,
                 stages=("static",) if static else None,
                 samples_why=why,
             )
@@ -110,17 +114,3 @@ def _samples(session: Session) -> tuple[Sequence[Path], str]:
     if listed.paths:
         cli._say(f"samples: {len(listed.paths)} ({listed.why})")
     return listed.paths, listed.why
-
-
-def _text(flags: str) -> str:
-    """The flags themselves, or what the file behind `@` holds."""
-    from drafter.serving.flags import MAX_TEXT
-
-    if not flags.startswith("@"):
-        return flags
-    path = Path(flags[1:])
-    try:
-        with path.open("rb") as file:
-            return file.read(MAX_TEXT + 1).decode("utf-8", errors="replace")
-    except OSError as error:
-        raise FileError(f"cannot read the flags ({error.strerror})", where=path) from error

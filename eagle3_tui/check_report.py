@@ -1,15 +1,4 @@
-"""What the command `check` found, as text: its JSON in, lines out. Knows no session and no tensor.
-
-`check --json`:
-```
-{"findings": [{"check": "vocab-map-is-direct", "kind": "K03", "severity": "error|warning|note|ok", "title",
-               "evidence": {...}, "fix", "reports": ["owner/repo#N"]}],
- "verdict": sentence, "verdict_kind": "healthy|miswired|broken-checkpoint|broken-sample|untrained|generalisation|
-                                       serving|unknown",
- "not_checked": [{"check", "why"}]}
-```
-Findings come most severe first, and among equals the one that explains the others first.
-"""
+"""What the command `check` found, as text: its JSON in, lines out. Knows no session and no tensor."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def lengths_said(counts: TreeCounts, mask: str) -> list[Line]:
     """Trees beside the greedy chain of as many drafts, on the same rows."""
     trees, chain = counts.lengths, counts.chain
     first = f"trees {number(trees.mean)}, chains of {counts.plan.levels} drafts {number(chain.mean)}"
-    how = f": {trees.rows} rows of this sample, bonus counted, mask {mask}"
+    how = f": {trees.rows} rows, bonus counted, mask {mask}"
     if counts.done < counts.planned:
         return [[(first, "bold"), (how, "")], [(f"{counts.done} of {counts.planned} rows searched", "warn")]]
     walks = f"walk {number(trees.walk)} tokens a round, chains {number(chain.walk)}"

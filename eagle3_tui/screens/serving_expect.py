@@ -22,7 +22,7 @@ def columns(width: int) -> list[Column]:
     wide = width >= NARROW
     return [
         Column("", 1),
-        Column("case", 26 if wide else 22, cut="middle"),
+        Column("case", 26 if wide else 21, cut="middle"),
         Column("length", 6, "right"),
         Column("tokens/s", 8, "right"),
         Column("x base", 6, "right"),
@@ -57,7 +57,8 @@ def rows(state: State) -> list[Case]:
         found.append(Case(f"measured{told}", point.length, point.speed, point.speed, point.speed))
     found.append(Case("breaks even", expected.break_even, base, base, base))
     if expected.most is not None and expected.ceiling is not None:
-        found.append(Case("most, by the flags", expected.most, *[expected.ceiling] * 3))
+        top = expected.ceiling
+        found.append(Case("most, by the flags", expected.most, top, top, top))
     for one in (joint_curve(state), served(state)[0]):
         at = _at(expected, one) if one is not None else None
         found += [Case(f"offline {one.name}", at.length, at.speed, at.low, at.high)] if at and one else []
@@ -137,6 +138,13 @@ def _best_said(best: tuple[int, ...], one: Curve) -> str:
     return f"best for {one.name}: {words}{open_}{deepest}"
 
 
+def _between(expected: Expectation, found: list[Choice]) -> list[Series]:
+    """What the split of the cost leaves open; nothing where it was measured."""
+    if not expected.extremes:
+        return []
+    return [Series([c.low for c in found], label="low"), Series([c.high for c in found], label="high")]
+
+
 def plot(state: State, ascii: bool, colorless: bool) -> Callable[[int, int], str] | None:
     """Speed by drafts a round; where other numbers of drafts cannot be told, by accept length."""
     expected, one = state.serving.expected, joint_curve(state)
@@ -146,8 +154,7 @@ def plot(state: State, ascii: bool, colorless: bool) -> Callable[[int, int], str
         found = sorted(choices(expected, one.joint), key=lambda choice: choice.drafts)
         series = [
             Series([c.speed for c in found], label="expected"),
-            Series([c.low for c in found], label="low"),
-            Series([c.high for c in found], label="high"),
+            *_between(expected, found),
             Series([expected.base] * len(found), label="no drafts"),
         ]
         title, across = "tokens/s", "drafts a round"

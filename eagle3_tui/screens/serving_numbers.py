@@ -5,6 +5,7 @@ Lengths count the bonus token; rates stand in both definitions that engines have
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from drafter.serving.server_log import ServerLog, check_against
@@ -29,12 +30,10 @@ def columns(width: int) -> list[Column]:
 
 @dataclass(frozen=True)
 class Compared:
-    """One number: by the engine, as trained, as served, and what it is."""
+    """One number: `sides` are by the engine, as trained, as served; `words` is what it is."""
 
     what: str
-    engine: str
-    trained: str
-    served: str
+    sides: Sequence[str]
     words: str
     printed: bool = False
 
@@ -46,7 +45,8 @@ def rows(state: State) -> list[Compared]:
         return []
     drafts = state.serving.drafts
     lengths = [None if curve is None else curve.at(drafts) for curve in curves]
-    found = [Compared("accept length", number(log.mean) if log else "", *map(number, lengths), _length_words(log))]
+    by_all = [number(log.mean) if log else "", *map(number, lengths)]
+    found = [Compared("accept length", by_all, _length_words(log))]
     tokens = made.draft_tokens if made is not None and not made.varies and made.server.startswith("sglang") else None
     proposed = tokens - 1 if tokens is not None and tokens > 1 else drafts
     found += _rates(log, lengths, proposed)
@@ -68,17 +68,18 @@ def _rates(log: ServerLog | None, lengths: list[float | None], proposed: int | N
     whole = rate if bonus else log.mean / (proposed + 1) if log is not None and proposed else None
     found = []
     if unclear:
-        found.append(Compared("accept rate", number(rate), "", "", printed, printed=True))
+        found.append(Compared("accept rate", [number(rate), "", ""], printed, printed=True))
 
     def both(less: int, over: int | None) -> list[str]:
         return [number(None if n is None or not over else (n - less) / over) for n in lengths]
 
     told = printed if printed and not unclear else ""
     without = told if told and not bonus else "accepted drafts / drafted tokens, no bonus"
-    found.append(Compared("accepted drafts", number(share), *both(1, proposed), without, bool(told) and not bonus))
+    sides = [number(share), *both(1, proposed)]
+    found.append(Compared("accepted drafts", sides, without, bool(told) and not bonus))
     over = proposed + 1 if proposed else None
     words = told if bonus else "accept length / T, bonus counted in both"
-    found.append(Compared("length / T", number(whole), *both(0, over), words, bool(told) and bonus))
+    found.append(Compared("length / T", [number(whole), *both(0, over)], words, bool(told) and bonus))
     return found
 
 
@@ -89,26 +90,26 @@ def _positions(log: ServerLog | None, curves: tuple[Curve | None, Curve | None])
     for i in range(max(map(len, sides), default=0)):
         texts = [number(side[i] if i < len(side) else None, 3) for side in sides]
         what = "draft 1 right" if i == 0 else f"drafts 1..{i + 1} right"
-        found.append(Compared(what, *texts, "joint: of all rounds, or of all rows that count"))
+        found.append(Compared(what, texts, "joint: of all rounds, or of all rows that count"))
     return found
 
 
 def _course(log: ServerLog) -> list[Compared]:
     length = log.length
     span = f"{length.low:.2f} to {length.high:.2f}, median {length.median:.2f}"
-    found = [Compared("lines, requests", str(length.count), "", "", f"{log.source}: {span}")]
+    found = [Compared("lines, requests", [str(length.count), "", ""], f"{log.source}: {span}")]
     if log.first is not None and log.last is not None:
-        found.append(Compared("first quarter", number(log.first), "", "", "mean accept length of its lines"))
-        found.append(Compared("last quarter", number(log.last), "", "", "mean accept length of its lines"))
+        found.append(Compared("first quarter", [number(log.first), "", ""], "mean accept length of its lines"))
+        found.append(Compared("last quarter", [number(log.last), "", ""], "mean accept length of its lines"))
     if log.throughput is not None:
         running = "" if log.running is None else f", {log.running.mean:.1f} requests at a time"
-        found.append(Compared("tokens/s", f"{log.throughput.median:.1f}", "", "", f"median{running}"))
+        found.append(Compared("tokens/s", [f"{log.throughput.median:.1f}", "", ""], f"median{running}"))
     return found
 
 
 def cells(row: Compared) -> Cells:
     sign = ">" if row.printed else ""
-    return [(text, "") for text in (sign, row.what, row.engine, row.trained, row.served)] + [(row.words, "dim")]
+    return [(text, "") for text in (sign, row.what, *row.sides)] + [(row.words, "dim")]
 
 
 def lines(state: State, row: Compared | None, width: int, most: int) -> list[Line]:

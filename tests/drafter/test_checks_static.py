@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,13 @@ from drafter.json_text import json_text
 from drafter.session import Options, Session
 from eagle3_tui import demo
 from tests import tiny
-from tests.drafter.static_faults import FAULTS, SIZES, TWO, Fault, put, target, weights, whole
+from tests.drafter.static_faults import FAULTS, SIZES, TWO, Fault, config, put, target, trained, weights, whole
 from tests.zoo import ANIMALS, BROKEN, REFUSED, Animal, Broken, Refused
 
 torch.set_num_threads(1)
 STATIC = ("static", "weights")
+FULL = replace(SIZES, draft_vocab=SIZES.vocab)
+WHOLE = Fault("", "", "", lambda folder: None)
 
 
 def checked(folder: Path, target: Path | None = None, **asked: Any) -> Report:
@@ -186,6 +189,28 @@ def test_a_drafter_whose_second_layer_adds_nothing_is_let_be(tmp_path: Path) -> 
     assert any("adds nothing" in line for line in said(report, NOTE))
 
 
+def test_a_whole_vocabulary_needs_no_marks(tmp_path: Path) -> None:
+    """Trainers of a whole vocabulary leave d2t and t2d as they were made: all zeros."""
+    made = trained(tiny.tiny_weights(0, FULL, d2t="none"))
+    unset = {"d2t": torch.zeros(300, dtype=torch.int64), "t2d": torch.zeros(300, dtype=torch.bool)}
+    folder = tiny.write_flat(tmp_path / "drafter", made | unset, FULL)
+    assert said(checked(folder), ERROR) == said(checked(folder), WARNING) == []
+
+
+def test_a_whole_head_that_is_tied_may_be_a_copy(tmp_path: Path) -> None:
+    made = trained(tiny.tiny_weights(0, FULL, d2t="none"))
+    folder = tiny.write_flat(tmp_path / "drafter", made, FULL, changes={"tie_word_embeddings": True})
+    report = checked(folder)
+    assert not report.failed and [f.check for f in report.findings if f.severity == WARNING] == ["tied-head"]
+
+
+def test_a_drafters_class_that_was_not_read_is_no_targets(tmp_path: Path) -> None:
+    folder = whole(tmp_path / "drafter", WHOLE)
+    config(architectures=["Qwen3ForCausalLMEagle3"])(folder)
+    report = checked(folder)
+    assert not report.failed and any("Qwen3ForCausalLMEagle3" in line for line in said(report, NOTE))
+
+
 # --- how a matrix looks
 
 
@@ -266,6 +291,23 @@ def test_what_the_named_server_does_otherwise_is_an_error(tmp_path: Path) -> Non
     assert not [f for f in vllm.findings if f.evidence.get("switch") == "norm_before_residual"]
 
 
+def test_an_embedding_equal_to_the_targets_may_be_replaced(tmp_path: Path) -> None:
+    folder, beside = whole(tmp_path / "drafter", WHOLE), target(tmp_path / "target", WHOLE)
+    assert not checked(folder, beside, server="sglang").failed
+    weights(put("embed_tokens.weight", lambda t: t + torch.ones_like(t)))(folder)
+    named = [f for f in checked(folder, beside, server="sglang").findings if f.severity == ERROR]
+    assert [f.evidence["switch"] for f in named] == ["embedding"]
+
+
+def test_flags_alone_name_no_drafter_and_a_launch_line_has_to(tmp_path: Path) -> None:
+    folder = whole(tmp_path / "drafter", FAULTS[0])
+    alone = "--speculative-algorithm EAGLE3 --speculative-num-steps 3 --speculative-eagle-topk 1 "
+    alone += "--speculative-num-draft-tokens 4"
+    for flags, wrong in ((alone, False), (f"python -m sglang.launch_server --model-path t {alone}", True)):
+        titles = [f.title for f in checked(folder, flags=flags).findings if f.check == "flags" and f.severity == ERROR]
+        assert any("draft model" in title for title in titles) == wrong
+
+
 def test_without_flags_the_check_is_listed_with_what_would_allow_it(tmp_path: Path) -> None:
     report = checked(whole(tmp_path / "drafter", FAULTS[0]))
     why = {n.check: n.why for n in report.not_checked}
@@ -280,6 +322,53 @@ def test_flags_that_mean_nothing_are_refused(tmp_path: Path) -> None:
         checked(folder, flags="--port 3000")
     with pytest.raises(WiringError):
         checked(folder, server="nobody@1")
+
+
+# --- a served accept length beside the offline one, on the shipped drafter
+
+
+def held_against(tmp_path: Path, served: float, flags: str | None) -> Report:
+    """The shipped drafter, wired as it was trained, on some of its training samples."""
+    folder = tmp_path / "7"
+    shutil.copytree(demo.OUTPUT / "7", folder)
+    (folder / "config_speculators.json").replace(folder / "config.json")
+    paths = sorted((demo.OUTPUT.parent / "samples/train").glob("*.pt"))[:3]
+    session = Session(Options(folder, target=demo.demo_options().target, samples=tuple(paths), device="cpu"))
+    return session.check(session.pick(session.find()), paths, served=served, flags=flags, stages=("static", "forward"))
+
+
+VLLM = '--speculative-config {"method":"eagle3","model":"d","num_speculative_tokens":3}'
+
+
+def test_a_server_far_below_a_good_drafter_is_to_be_looked_at(tmp_path: Path) -> None:
+    report = held_against(tmp_path, 1.3, f"vllm serve t {VLLM}".replace('{"', "'{\"").replace("}", "}'"))
+    found = next(f for f in report.findings if f.check == "served-length")
+    assert found.kind in ("K12", "K13") and "1.30" in found.title
+    assert found.severity == ERROR and report.verdict_kind in ("serving", "miswired")
+    assert found.evidence["offline"] > 2 and found.evidence["drafts a round"] == 3
+
+
+def test_without_flags_the_number_of_drafts_is_said_to_be_assumed(tmp_path: Path) -> None:
+    report = held_against(tmp_path, 1.3, None)
+    found = next(f for f in report.findings if f.check == "served-length")
+    assert "--flags" in found.title and "5 drafts" in found.title
+    assert found.severity == WARNING and report.verdict_kind == "serving"
+
+
+def test_a_server_as_good_as_offline_is_as_expected(tmp_path: Path) -> None:
+    offline = held_against(tmp_path, 1.3, None)
+    length = next(f for f in offline.findings if f.check == "served-length").evidence["offline"]
+    shutil.rmtree(tmp_path / "7")
+    report = held_against(tmp_path, round(length, 2), None)
+    found = next(f for f in report.findings if f.check == "served-length")
+    assert found.severity == NOTE and "as expected" in found.title
+    assert report.verdict_kind == "healthy" and not report.failed
+
+
+def test_without_a_served_length_it_is_listed(tmp_path: Path) -> None:
+    report = checked(whole(tmp_path / "drafter", WHOLE), stages=("forward",))
+    why = {n.check: n.why for n in report.not_checked}
+    assert "-s" in why["served-length"]
 
 
 # --- the framework

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -309,12 +311,14 @@ async def test_lengths_of_trees_beside_the_chains(app: InspectorApp) -> None:
 
 
 def endless(real: Callable[..., Any]) -> Callable[..., Any]:
-    """The real call, that polls before it begins until somebody cancels it."""
+    """The real call, that first polls until somebody cancels it."""
 
     def call(*args: Any, **named: Any) -> Any:
-        poll = named.get("poll") or args[-1]
-        while True:
+        poll, end = named.get("poll") or args[-1], time.monotonic() + 20
+        while time.monotonic() < end:
             poll()
+            time.sleep(0.001)
+        return real(*args, **named)
 
     return call
 
@@ -382,9 +386,9 @@ async def test_a_sample_that_cannot_be_had_does_not_end_what_was_computed(app: I
 
 
 async def test_what_stands_in_the_way_is_said(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(folder)
-    (tmp_path / "none").mkdir()
-    app = made(tmp_path, samples=(tmp_path / "none",), orderings=())
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(folder / "output", tmp_path / "output")
+    app = made(tmp_path, samples=(), target=None, slots=None, orderings=())
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(app, pilot)
         for keys in (["6"], ["tab"], ["tab"], ["tab"], ["a"], ["r"], ["L", "T", "]"], ["p", "plus"], ["n", "R"]):
@@ -411,7 +415,8 @@ async def test_another_ordering_or_sample_ends_what_runs(app: InspectorApp, monk
         await pilot.press("R")
         await pilot.pause(0.1)
         assert app.engine.expects("rounds")
-        await go(app, pilot, "2", "g", "j", "enter")
+        await pilot.press("2", "g", "j", "enter")
+        await settle(app, pilot)
         assert not app.engine.expects("rounds") and not mine(app).rounds
 
 
