@@ -47,7 +47,8 @@ def _fitting(folder: Path, checkpoint: Checkpoint) -> TargetFolder | None:
     except DrafterError:
         return None
     same = target.hidden_size == config.target_hidden_size and target.vocab_size == config.vocab_size
-    return target if same and target.embed is not None else None
+    # another drafter with an embedding of its own has the same sizes
+    return target if same and target.embed is not None and not target.has_fc else None
 
 
 def _around(start: Path) -> Iterator[Path]:

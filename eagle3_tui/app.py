@@ -32,6 +32,7 @@ from eagle3_tui.screens import legend
 from eagle3_tui.screens.accept import AcceptView
 from eagle3_tui.screens.checkpoints import CheckpointsView
 from eagle3_tui.screens.compare import CompareView
+from eagle3_tui.screens.doctor import DoctorView
 from eagle3_tui.screens.log import LogView
 from eagle3_tui.screens.orderings import OrderingsView
 from eagle3_tui.screens.samples import SamplesView
@@ -45,9 +46,16 @@ from eagle3_tui.widgets.modal_help import HelpScreen
 from eagle3_tui.widgets.styles import style
 from eagle3_tui.worker import Engine, EngineEvent
 
-VIEWS = ("checkpoints", "samples", "step", "orderings", "wiring", "accept", "serving", "compare", "log")
-TITLES = ("Checkpoints", "Samples", "Step", "Orderings", "Wiring", "Accept", "Serving", "Compare", "Log")
-SHORT = ("Ckpt", "Smpl", "Step", "Ord", "Wire", "Acc", "Srv", "Cmp", "Log")  # where the titles have no room
+VIEWS = ("checkpoints", "samples", "step", "orderings", "wiring", "accept", "serving", "compare", "doctor", "log")
+TITLES = ("Checkpoints", "Samples", "Step", "Orderings", "Wiring", "Accept", "Serving", "Compare", "Doctor", "Log")
+SHORT = ("Ckpt", "Smpl", "Step", "Ord", "Wire", "Acc", "Srv", "Cmp", "Doc", "Log")  # where the titles have no room
+
+
+def _key(view: int) -> str:
+    """The digit of a view; the tenth has 0."""
+    return str((view + 1) % 10)
+
+
 _TICK = 0.5  # seconds between looks at whether the engine is busy; writes nothing while nothing changes
 _SHOWN_FOR = {"": 3.0, "warn": 8.0}  # seconds, by kind of message; an error stays until it is answered
 
@@ -60,7 +68,7 @@ class InspectorApp(App[int], inherit_bindings=False):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
-            Binding(str(i + 1), f"view('{v}')", TITLES[i], id=f"view.{v}", tooltip=f"the {TITLES[i]} view", show=False)
+            Binding(_key(i), f"view('{v}')", TITLES[i], id=f"view.{v}", tooltip=f"the {TITLES[i]} view", show=False)
             for i, v in enumerate(VIEWS)
         ),
         Binding(
@@ -129,6 +137,7 @@ class InspectorApp(App[int], inherit_bindings=False):
             yield AcceptView(id="accept")
             yield ServingView(id="serving")
             yield CompareView(id="compare")
+            yield DoctorView(id="doctor")
             yield LogView(id="log")
         yield Static("", id="status", markup=False)
         yield FilterInput(id="filter")
@@ -252,10 +261,10 @@ class InspectorApp(App[int], inherit_bindings=False):
         """The views, the current one in brackets; in a narrow window the others in short, by number, or not at all."""
         current = VIEWS.index(self._main.query_one(ContentSwitcher).current or VIEWS[0])
         width = width or self.size.width
-        chosen = f"[{current + 1} {TITLES[current]}]"
-        full = [f" {i + 1} {title} " for i, title in enumerate(TITLES)]
-        short = [f" {i + 1} {title}" for i, title in enumerate(SHORT)]
-        for names in (full, short, [f" {i + 1} " for i in range(len(VIEWS))], [""] * len(VIEWS)):
+        chosen = f"[{_key(current)} {TITLES[current]}]"
+        full = [f" {_key(i)} {title} " for i, title in enumerate(TITLES)]
+        short = [f" {_key(i)} {title}" for i, title in enumerate(SHORT)]
+        for names in (full, short, [f" {_key(i)} " for i in range(len(VIEWS))], [""] * len(VIEWS)):
             if sum(map(len, names)) - len(names[current]) + len(chosen) + 1 <= width:
                 break
         chosen = chosen if names is full or not current else f" {chosen}"

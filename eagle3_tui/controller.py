@@ -26,6 +26,7 @@ from drafter.wiring import SWITCHES, Ordering, Wiring
 from drafter.wiring import name as ordering_name
 from eagle3_tui.controls.accept import AcceptControl
 from eagle3_tui.controls.compare import GROUPS, CompareControl
+from eagle3_tui.controls.doctor import DoctorControl
 from eagle3_tui.controls.serving import ServingControl
 from eagle3_tui.state import Scores, State
 from eagle3_tui.worker import Engine, Job, warm_torch
@@ -87,6 +88,7 @@ class Controller:
         self._asked: dict[str, object] = {}  # what the newest job of a group was asked for
         engine.on_error = self._failed
         self.accept, self.serving, self.compare_runs = AcceptControl(self), ServingControl(self), CompareControl(self)
+        self.doctor = DoctorControl(self)
 
     # ------------------------------------------------------------------ opening
 

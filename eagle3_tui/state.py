@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from drafter.wiring import Ordering
 from eagle3_tui.controls.accept import AcceptState
 from eagle3_tui.controls.compare import CompareState
+from eagle3_tui.controls.doctor import DoctorState
 from eagle3_tui.controls.serving import ServingState
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ class State:
     accept: AcceptState = field(default_factory=AcceptState)
     serving: ServingState = field(default_factory=ServingState)
     compare: CompareState = field(default_factory=CompareState)
+    doctor: DoctorState = field(default_factory=DoctorState)
     placement: str = ""
     vocab: list[str] = field(default_factory=list)
     ready: bool = False

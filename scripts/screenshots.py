@@ -35,7 +35,7 @@ SHOTS: dict[str, tuple[tuple[int, int], Keys]] = {
     "orderings-plot": ((120, 40), ("4", "a", "p")),
     "help": ((80, 24), ("3", "question_mark")),
     "wiring": ((80, 24), ("5",)),
-    "log": ((80, 24), ("9",)),
+    "log": ((80, 24), ("0",)),
 }
 
 AS_PNG = ("checkpoints", "step", "step-80x24", "orderings", "wiring")  # a picture weighs ten times its SVG

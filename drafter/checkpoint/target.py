@@ -35,6 +35,7 @@ class TargetFolder:
     head: StoredTensor | None
     norm: StoredTensor | None
     tied: bool
+    has_fc: bool = False  # what only drafters have
 
     @property
     def norm_is_one_plus_weight(self) -> bool:
@@ -74,6 +75,7 @@ def open_target(path: Path) -> TargetFolder:
         head=embed if head is None and tied else head,
         norm=norm,
         tied=head is None and tied,
+        has_fc=files.ending("fc.weight") is not None,
     )
 
 

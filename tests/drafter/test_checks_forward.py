@@ -217,7 +217,8 @@ def test_a_random_drafter_is_no_wiring_fault(tmp_path: Path) -> None:
 def test_relabelling_leaves_each_row_out(tmp_path: Path) -> None:
     opened = case(tmp_path)
     m, d = Measures(opened), diagnosis(opened)
-    ours, chance = relabelled(m, d)
+    told = relabelled(m, d)
+    ours, chance = told.same, told.chance
     pairs = []
     for sample in d.samples:
         predicted = m.predicted(sample, d.base, opened.depth)[0]
@@ -230,6 +231,10 @@ def test_relabelling_leaves_each_row_out(tmp_path: Path) -> None:
             hits, total = hits + (best == token), total + 1
     assert (ours.hits, ours.total) == (hits, total)
     assert (ours.ratio or 0) > 3 * (chance.ratio or 0)
+    often = {p for p, _ in pairs if [q for q, _ in pairs].count(p) > 1}
+    tokens = {p: [t for q, t in pairs if q == p] for p in often}
+    most = {max(sorted(set(ts)), key=ts.count) for ts in tokens.values()}
+    assert (told.distinct.hits, told.distinct.total) == (len(most), len(often))
 
 
 # --- masks
@@ -274,6 +279,34 @@ def told(folder: Path, answer: str, change: str) -> tuple[str, str] | None:
 def test_masks_against_the_turns(change: str, severity: str, words: str, tmp_path: Path) -> None:
     found = told(tmp_path, "<think>well, well</think>hello there", change)
     assert found is not None and found[0] == severity and words in found[1]
+
+
+# --- which samples are drafted from
+
+
+def test_large_weights_are_drafted_from_fewer_rows_of_every_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from drafter.checks import measure
+
+    monkeypatch.setattr(measure, "LARGE", 1000)
+    monkeypatch.setattr(measure, "FEWER_TOKENS", 30)
+    monkeypatch.setattr(measure, "FEWER_SAMPLES", 2)
+    opened = case(tmp_path, replace(healthy(), samples=tuple(record(seed) for seed in (0, 1, 2, 9000))))
+    opened.group_of = lambda path: path.name.partition("_")[0]
+    found = Measures(opened).sane
+    assert {s.path.stem for s in found} == {"train_0", "heldout_9000"}
+    assert [s.length for s in found] == [30, 30]
+
+
+def test_what_does_not_fit_is_left_out_with_its_reason(tmp_path: Path) -> None:
+    one, two, *_ = healthy().samples
+    w = replace(healthy(), samples=(one, replace(two, kept=(2, 4, 6)), replace(record(9), kept=(2, 4))))
+    w = replace(w, asked={"slots": None})  # labels for four slots would refuse the others
+    m = Measures(case(tmp_path, w))
+    assert [s.path.stem for s in m.samples] == [one.name]
+    said = {path.stem: why for path, why in m.misfits}
+    assert "3 recorded states" in said[two.name] and "fc takes 3" in said["train_9"]
 
 
 # --- what the findings say

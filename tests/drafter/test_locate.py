@@ -87,6 +87,14 @@ def test_target_beside_the_checkpoint_by_its_sizes(world: World) -> None:
     assert "'/not/on/this/machine' is not here" in why
 
 
+def test_another_drafter_is_no_target(world: World) -> None:
+    """It has an embedding of its own and the same sizes, but also what only drafters have."""
+    shutil.rmtree(world.target)
+    tiny.write_flat(world.output / "8", world.weights)
+    target, _ = locate_target(None, checkpoint(world))
+    assert target is None
+
+
 def test_no_target_says_what_was_looked_for(world: World) -> None:
     shutil.rmtree(world.target)
     assert locate_target(None, checkpoint(world)) == (

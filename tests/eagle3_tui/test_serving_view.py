@@ -441,7 +441,7 @@ async def test_what_the_server_computes_is_beside_what_was_trained(story: Path) 
         else:
             assert found is not None and found.at(None) == pytest.approx(row["accept_length"]["mean"])
             numbers = {n.what: n for n in serving_numbers.rows(state)}
-            assert numbers["accept length"].served == f"{found.at(1):.2f}"
+            assert numbers["accept length"].sides[2] == f"{found.at(1):.2f}"
 
 
 # ---------------------------------------------------------------------- speeds

@@ -23,7 +23,7 @@ async def test_a_short_window_has_one_line_of_status(story: Path) -> None:
     app = story_app(story)
     async with app.run_test(size=(40, 12)) as pilot:
         await settle(app, pilot)
-        for view, title in zip("123456789", TITLES, strict=True):
+        for view, title in zip("1234567890", TITLES, strict=True):
             await pilot.press(view)
             await settle(app, pilot)
             lines = dump(app).rstrip("\n").split("\n")
@@ -51,7 +51,7 @@ async def test_the_smallest_window_has_a_row(story: Path) -> None:
     app = story_app(story)
     async with app.run_test(size=(10, 5)) as pilot:
         await settle(app, pilot)
-        for view in "123456789":
+        for view in "1234567890":
             await pilot.press(view)
             await settle(app, pilot)
             table = app.view.table()

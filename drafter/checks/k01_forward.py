@@ -1,0 +1,144 @@
+"""Wiring of the states, told by scores: which slots feed `fc`, in which order, against what the config says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from drafter.checks.case import Case
+from drafter.checks.explain import Diagnosis, Explanation, diagnosis
+from drafter.checks.finding import CKPT, ERROR, NOTE, OK, SMP, WARNING, Finding
+from drafter.checks.measure import Measured
+from drafter.checks.registry import FORWARD, check
+from drafter.checks.signature import LOW, above
+from drafter.serving.layer_ids import ids_to_write
+from drafter.serving.producers import usual
+from drafter.serving.server import SGLANG, VLLM, Server
+from drafter.wiring import Ordering, depth_of, name
+
+REPORTS = (
+    "vllm-project/vllm#50170",
+    "sgl-project/sglang#32334",
+    "sgl-project/SpecForge#240",
+    "vllm-project/vllm#36527",
+)
+TOP = 5  # orderings that the evidence names
+
+
+@check("configured-layers-are-not-the-trained-ones", "K01", (CKPT, SMP), REPORTS, FORWARD)
+def configured_layers(case: Case) -> Iterator[Finding]:
+    """An ordering of the recorded slots that clearly beats the one that the config's layer ids select."""
+    d = diagnosis(case)
+    for one in d.found:
+        if one.option.ordering != d.base.ordering and "ordering" in one.option.label:
+            yield _wrong_order(case, d, one)
+            return
+    if d.configured is None:
+        yield from _not_recorded(case, d)
+    elif not d.found and d.start.accuracy >= LOW:
+        yield _right(case, d)
+
+
+def _wrong_order(case: Case, d: Diagnosis, one: Explanation) -> Finding:
+    wanted, was = one.option.ordering, d.base.ordering
+    title = (
+        f"the drafter works on {_slots(case, d, wanted)}, not on {_slots(case, d, was)} as {_who(d)}: step 0 "
+        f"{one.before.accuracy:.3f} -> {one.after.accuracy:.3f}"
+    )
+    return Finding(
+        "configured-layers-are-not-the-trained-ones",
+        "K01",
+        ERROR,
+        title,
+        {**one.said(), **_table(d), "configured": d.configured_why},
+        fix_ids(case, d, wanted),
+        REPORTS,
+        "orderings",
+        60,
+    )
+
+
+def _who(d: Diagnosis) -> str:
+    return "the config says" if d.configured is not None else d.base_why
+
+
+def _not_recorded(case: Case, d: Diagnosis) -> Iterator[Finding]:
+    """What the config selects is not among the slots, or it selects nothing; the drafter may work on others."""
+    said, who = case.checkpoint.config.aux_depths, "the config selects"
+    if not said and case.target_layers is not None:
+        said, who = usual(case.target_layers), "the config names no layers, for which engines take"
+    depths, best = _depths(case, d, d.base.ordering), d.sweep.get(d.base.ordering)
+    severity, measured = NOTE, best if best is not None else d.start
+    if said and depths is not None and set(depths) != set(said):
+        severity = ERROR if _alone(d, measured) else WARNING
+    what = f"{who} depths {name(tuple(said))}, which are" if said else "what the config selects is"
+    yield Finding(
+        "configured-layers-are-not-recorded",
+        "K01",
+        severity,
+        f"{what} not among the recorded slots; the drafter works on {_slots(case, d, d.base.ordering)}: "
+        f"step 0 {measured.accuracy:.3f}",
+        {**measured.said(), **_table(d), "configured": d.configured_why},
+        fix_ids(case, d, d.base.ordering) if severity == ERROR else "name the slots (--slots), or record those layers",
+        REPORTS,
+        "orderings",
+        60,
+    )
+
+
+def _alone(d: Diagnosis, found: Measured) -> bool:
+    """Whether a drafter works on these slots and clearly less on any others."""
+    rivals = [one.counts.accuracy for o, one in d.sweep.items() if set(o) != set(d.base.ordering)]
+    second = max(rivals, key=lambda c: c.ratio or 0.0, default=None)
+    return found.accuracy >= LOW and (second is None or above(found.counts.accuracy, second, 0.0))
+
+
+def _right(case: Case, d: Diagnosis) -> Finding:
+    tied = d.best == d.base.ordering or d.base.ordering in d.tied
+    words = (
+        "is the best" if d.best == d.base.ordering else "cannot be told from the best" if tied else "is near the best"
+    )
+    return Finding(
+        "configured-layers-are-not-the-trained-ones",
+        "K01",
+        OK,
+        f"the configured ordering {name(d.base.ordering)} {words} of {len(d.sweep)}",
+        {**d.start.said(), **_table(d)},
+        view="orderings",
+    )
+
+
+def fix_ids(case: Case, d: Diagnosis, wanted: Ordering) -> str:
+    """What to write so that servers feed the slots `wanted`, in the words of each."""
+    depths = _depths(case, d, wanted)
+    if depths is None:
+        return "name the depths of the slots with --slots; the layer ids follow from them"
+    said = []
+    for text in (SGLANG, VLLM):
+        lists = ids_to_write(sorted(depths), Server.parse(text), case.family, case.target_layers)
+        keys = ", ".join(
+            f"{key} = {list(value) if isinstance(value, tuple) else value}" for key, value in (lists.keys or {}).items()
+        )
+        said.append(f"{text}: {keys}" if lists.keys is not None else f"{text}: {lists.reason}")
+    order = (
+        "" if list(depths) == sorted(depths) else "; servers feed ascending depths, so fc's column blocks must move too"
+    )
+    return f"for depths {name(tuple(depths))}: " + "; ".join(said) + order
+
+
+def _depths(case: Case, d: Diagnosis, ordering: Ordering) -> tuple[int, ...] | None:
+    slots = d.samples[0].slots
+    found = [depth_of(slots[i], case.target_layers) for i in ordering]
+    return tuple(depth for depth in found if depth is not None) if None not in found else None
+
+
+def _slots(case: Case, d: Diagnosis, ordering: Ordering) -> str:
+    depths = _depths(case, d, ordering)
+    return f"slots {name(ordering)}" + (f" (depths {name(depths)})" if depths is not None else "")
+
+
+def _table(d: Diagnosis) -> dict[str, Any]:
+    best = sorted(d.sweep.items(), key=lambda pair: -pair[1].counts.accuracy.hits)[:TOP]
+    counts = {name(o): f"{one.counts.accuracy.hits} of {one.counts.accuracy.total}" for o, one in best}
+    note = {"swept": d.sweep_note} if d.sweep_note else {}
+    return {"best orderings": counts, "tied with the best": [name(o) for o in d.tied], **note}

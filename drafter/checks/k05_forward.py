@@ -1,0 +1,82 @@
+"""One switch of the forward that clearly helps: norms and residual, RoPE, the embedding and the head in use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from drafter.checks.case import Case
+from drafter.checks.explain import Explanation, diagnosis
+from drafter.checks.finding import CKPT, ERROR, SMP, Finding
+from drafter.checks.registry import FORWARD, check
+
+NORMS = ("vllm-project/vllm#38111", "vllm-project/vllm#11672", "vllm-project/vllm#14464", "sgl-project/sglang#32334")
+ROPE = ("sgl-project/SpecForge#265", "vllm-project/speculators#574")
+EMBED = ("lightseekorg/TorchSpec#38", "vllm-project/speculators#1114")
+
+
+@check("another-norm-switch-predicts-better", "K05", (CKPT, SMP), NORMS, FORWARD)
+def norm_switch(case: Case) -> Iterator[Finding]:
+    """Norms and the residual, each away from where the config puts it."""
+    for one in diagnosis(case).of("K05"):
+        keys = ", ".join(_key(part) for part in one.option.label.split(", ") if part != "ordering")
+        yield _finding(
+            "another-norm-switch-predicts-better",
+            "K05",
+            one,
+            f"the weights were trained with {one.option.label}, which the config does not say",
+            f"config.json: {keys}; a server that does not know the key computes the other function",
+            NORMS,
+            50,
+        )
+
+
+def _key(label: str) -> str:
+    name, _, value = label.partition(" ")
+    return f"{name} = {'true' if value == 'on' else 'false' if value == 'off' else value}"
+
+
+@check("another-rope-predicts-better", "K06", (CKPT, SMP), ROPE, FORWARD)
+def rope(case: Case) -> Iterator[Finding]:
+    """Base, type and pairing of the rotary embedding. On short samples a wrong base often changes nothing."""
+    for one in diagnosis(case).of("K06"):
+        name, _, value = one.option.label.partition(" ")
+        key = {"rope_base": "rope_theta", "rope_type": "rope_scaling"}.get(name, name)
+        yield _finding(
+            "another-rope-predicts-better",
+            "K06",
+            one,
+            f"the weights were trained with {name} {value}, not {case.checkpoint.run_config.rope.base:g} as configured"
+            if name == "rope_base"
+            else f"the weights were trained with {name} {value}",
+            f"config.json: {key} = {value}" if name != "rope_pairs" else "permute the rows of q_proj and k_proj",
+            ROPE,
+            40,
+        )
+
+
+@check("the-target-s-own-tensor-predicts-better", "K02", (CKPT, SMP), EMBED, FORWARD)
+def target_tensor(case: Case) -> Iterator[Finding]:
+    """The checkpoint's embedding or head against the target's."""
+    for one in diagnosis(case).of("K02"):
+        name = one.option.label.partition(" ")[0]
+        tensor = {"embedding": "embed_tokens.weight", "head": "lm_head.weight"}[name]
+        yield _finding(
+            "the-target-s-own-tensor-predicts-better",
+            "K02",
+            one,
+            f"{tensor} of the checkpoint is not what the drafter was trained with; the target's is",
+            f"leave {tensor} out of the checkpoint, or replace it by the target's: SGLang takes the target's embedding "
+            "anyway, vLLM takes the checkpoint's own",
+            EMBED,
+            65,
+        )
+
+
+def _finding(
+    id: str, kind: str, one: Explanation, title: str, fix: str, reports: tuple[str, ...], weight: int
+) -> Finding:
+    lengths = ""
+    if one.before.length is not None and one.after.length is not None:
+        lengths = f", accept length {one.before.length:.2f} -> {one.after.length:.2f}"
+    numbers = f"step 0 {one.before.accuracy:.3f} -> {one.after.accuracy:.3f}{lengths}"
+    return Finding(id, kind, ERROR, f"{title}: {numbers}", one.said(), fix, reports, "step", weight)

@@ -1,0 +1,66 @@
+"""K05, without a sample: norms in the weights that the config does not use, or the reverse.
+
+What each server leaves out is `k13_engine`'s matter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from drafter.checks.case import Case
+from drafter.checks.files import stated
+from drafter.checks.finding import CKPT, ERROR, OK, WARNING, Finding
+from drafter.checks.registry import check
+
+KIND = "K05"
+_FLAGS = ("vllm-project/vllm#38111", "sgl-project/sglang#32334")
+# tensor -> the flag that makes it count, and how it is written
+_NORMS = (
+    (r"input_norm\.weight", "norm_before_fc", "norm_before_fc = true, and eagle_config.norm_before_fc = true (SGLang)"),
+    (r"fc_norm\.\d+\.weight", "fc_norm", "fc_norm = true"),
+    (r"norm\.weight", "final_norm", "eagle_config.use_last_layernorm = true"),
+    (r"mask_hidden", "parallel", "speculators_model_type = peagle, or parallel_drafting = true"),
+    (r"(fc|layers\.0\.hidden_norm)\.\w+", "use_aux", "eagle_config.use_aux_hidden_state = true"),
+)
+
+
+@check("norm-flags", KIND, (CKPT,), _FLAGS)
+def norm_flags(case: Case) -> Iterable[Finding]:
+    """Each optional norm: there and used, there and not used, or used and not there."""
+    checkpoint = case.checkpoint
+    if not checkpoint.has_weights:
+        return
+    hurt = False
+    for pattern, flag, written in _NORMS:
+        names = [name for name in checkpoint.tensors if re.fullmatch(pattern, name)]
+        unused = [name for name in names if checkpoint.unused.get(name, "").startswith("should be used")]
+        lacking = [name for name in checkpoint.fatal if re.fullmatch(pattern, name)]
+        evidence = {"flag": flag, "value": getattr(checkpoint.run_config, flag), "tensors": names, "missing": lacking}
+        if unused and flag != "final_norm":
+            hurt = True
+            title = f"{unused[0]} is in the weights, but {flag} is not set: no server applies it, and training did"
+            yield Finding("norm-flags", KIND, ERROR, title, evidence, f"config.json: {written}", _FLAGS, "wiring", 86)
+        elif unused:
+            hurt = True
+            title = f"{unused[0]} is in the weights, but the config leaves it out in training; servers apply it"
+            yield Finding(
+                "norm-flags", KIND, WARNING, title, evidence, "compare --final-norm on and off", _FLAGS, "wiring"
+            )
+        elif lacking and flag in ("norm_before_fc", "fc_norm"):
+            hurt = True
+            title = f"{flag} is set, but {lacking[0]} is not in the weights: a server leaves it at ones"
+            fix = f"config.json: {flag} = false, or export the weights with the norm"
+            yield Finding("norm-flags", KIND, ERROR, title, evidence, fix, _FLAGS, "wiring", 86)
+    if not hurt:
+        yield Finding("norm-flags", KIND, OK, "the config uses every norm that the weights have", reports=_FLAGS)
+
+
+@check("two-norms", KIND, (CKPT,))
+def two_norms(case: Case) -> Iterable[Finding]:
+    """input_norm and fc_norm exclude each other, and readers differ on what comes first."""
+    config = case.checkpoint.config
+    if config.norm_before_fc and config.fc_norm:
+        title = "norm_before_fc and fc_norm are both set: TensorRT-LLM applies the second alone, others both"
+        evidence = {"norm_before_fc": True, "fc_norm": stated(case.files.table, "fc_norm", "use_aux_norm")}
+        yield Finding("two-norms", KIND, WARNING, title, evidence, "keep the one that was trained", weight=35)

@@ -1,0 +1,77 @@
+"""K10, where server flags are given: what the server makes of them with this drafter; else the flags that it needs.
+
+The rules of each engine are `drafter.serving`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from drafter.checks.case import Case
+from drafter.checks.finding import CKPT, ERROR, FILES, NOTE, OK, SRV, WARNING, Finding
+from drafter.checks.registry import check
+from drafter.serving.effective import CHANGED, REFUSED, UNKNOWN, WRONG, Effective, Override
+from drafter.serving.serve import drafter_facts, effective
+
+KIND = "K10"
+_SEVERITY = {REFUSED: ERROR, WRONG: ERROR, CHANGED: WARNING}
+_REPORTS = ("sgl-project/sglang#21272", "sgl-project/sglang#8228", "Tencent/AngelSlim#15")
+
+
+def made_of(case: Case) -> Effective:
+    """What the case's server makes of its flags. Raises WiringError where the engine cannot be told."""
+    assert case.asked is not None
+    facts = UNKNOWN if case.opened is None else drafter_facts(case.opened)
+    asked = case.asked
+    if asked.draft_model is None and asked.model is None:  # the speculative flags alone, no launch line
+        asked = replace(asked, draft_model=str(case.found.path))
+    return effective(asked, case.server if case.server is not None else "", facts)
+
+
+@check("flags", KIND, (FILES, SRV), _REPORTS)
+def flags(case: Case) -> Iterable[Finding]:
+    """Each thing that is not as asked, and what a round comes to."""
+    made = made_of(case)
+    numbers: dict[str, Any] = {
+        name: getattr(made, name) for name in ("server", "steps", "topk", "draft_tokens", "drafted", "verified")
+    }
+    numbers |= {"max_accept_length": made.max_accept_length, "conversion": made.conversion}
+    for override in made.overrides:
+        yield _finding(override, numbers)
+    said = f"{made.steps} step(s), {made.verified} tokens to verify, accept length at most {made.max_accept_length}"
+    if not any(override.kind in _SEVERITY for override in made.overrides):
+        yield Finding("flags", KIND, OK, f"{made.server}: {said}", numbers, reports=_REPORTS)
+    elif not made.refused and made.steps is not None:
+        yield Finding("flags", KIND, NOTE, f"{made.server} really runs {said}", numbers, reports=_REPORTS)
+
+
+def _finding(override: Override, numbers: dict[str, Any]) -> Finding:
+    title = f"{override.what}: asked {override.asked}, really {override.effective}; {override.why}"
+    evidence = {"what": override.what, "asked": override.asked, "really": override.effective, "source": override.source}
+    severity = _SEVERITY.get(override.kind, NOTE)
+    weight = {REFUSED: 68, WRONG: 67}.get(override.kind, 20)
+    fix = "" if severity == NOTE else f"ask for what is meant: {override.what} {override.effective}"
+    if override.kind in (REFUSED, WRONG):
+        fix = f"change {override.what}: {override.why}"
+    return Finding("flags", KIND, severity, title, {**evidence, "round": numbers}, fix, _REPORTS, "serving", weight)
+
+
+@check("flags-needed", KIND, (CKPT,), ("Tencent/AngelSlim#15", "sgl-project/sglang#21272"))
+def flags_needed(case: Case) -> Iterable[Finding]:
+    """The lines with which each engine serves this drafter."""
+    if case.asked is not None:
+        return
+    method = '{"method": "eagle3", "model": "DRAFTER", "num_speculative_tokens": 3}'
+    sglang = (
+        "--speculative-algorithm EAGLE3 --speculative-draft-model-path DRAFTER --speculative-num-steps 3 "
+        "--speculative-eagle-topk 1 --speculative-num-draft-tokens 4"
+    )
+    evidence = {"vllm": f"--speculative-config '{method}'"}
+    if not case.checkpoint.run_config.parallel:
+        evidence = {"sglang": sglang, **evidence}
+    title = "an EAGLE-3 drafter needs EAGLE3 (SGLang) or method eagle3 (vLLM); EAGLE leaves out fc without a word"
+    yield Finding(
+        "flags-needed", KIND, OK, title, evidence, reports=("Tencent/AngelSlim#15", "sgl-project/sglang#21272")
+    )

@@ -1,0 +1,139 @@
+"""What may be tried on a drafter that scores badly: other orderings, one switch of the forward, another vocab map.
+
+Each is an `Option` with the kind of fault that it would be. What cannot apply to a checkpoint is left out. Runs
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from drafter.checkpoint.vocab_map import VocabMap
+from drafter.checks.case import Case
+from drafter.checks.measure import Option
+from drafter.errors import DrafterError
+from drafter.sample.sample import Slot
+from drafter.serving.producers import usual
+from drafter.wiring import Ordering, Wiring, configured_ordering, promising_orderings
+
+BASES = (10_000.0, 500_000.0, 1_000_000.0)  # RoPE bases of the common families, tried beside the target's own
+
+
+def configured(case: Case, slots: Sequence[Slot]) -> tuple[Ordering | None, str]:
+    """The recorded slots that the config's ids select by its producer's convention, or None and why."""
+    checkpoint = case.checkpoint
+    return configured_ordering(checkpoint.config.aux_depths, slots, checkpoint.fc_inputs, last=case.target_layers)
+
+
+def trained(case: Case, slots: Sequence[Slot]) -> Ordering | None:
+    """What the training's own config selects, where there is one."""
+    checkpoint = case.checkpoint
+    config = checkpoint.trained_config
+    if config is None and checkpoint.config.dialect == "speculators":
+        config = checkpoint.config
+    if config is None:
+        return None
+    return configured_ordering(config.aux_depths, slots, checkpoint.fc_inputs, last=case.target_layers)[0]
+
+
+def guessed(case: Case, slots: Sequence[Slot]) -> tuple[Ordering | None, str]:
+    """What engines take where the config names no ids: depths 2, n/2, n-3 of n layers."""
+    if case.checkpoint.config.aux_ids is not None or case.target_layers is None:
+        return None, ""
+    depths = usual(case.target_layers)
+    found, why = configured_ordering(depths, slots, case.checkpoint.fc_inputs, "an engine's guess", case.target_layers)
+    return found, why
+
+
+def orderings(case: Case, slots: Sequence[Slot], near: Sequence[Ordering]) -> tuple[list[Ordering], str]:
+    return promising_orderings(len(slots), case.checkpoint.fc_inputs, near)
+
+
+def base_wiring(case: Case) -> Wiring:
+    """As training ran it, but for d2t, which is read as every server does where that stays in the vocabulary."""
+    from drafter.model.sources import load_vocab_map
+
+    wiring = Wiring.trained(case.checkpoint.run_config)
+    try:
+        load_vocab_map(case.checkpoint, "offset")
+    except DrafterError:
+        return wiring
+    return wiring.changed(d2t="offset")
+
+
+def switches(case: Case, base: Option) -> list[Option]:
+    """One switch of the forward at a time, each away from where it stands."""
+    return [*_norms(case, base), *_rope(case, base), *_sources(case, base)]
+
+
+def _norms(case: Case, base: Option) -> Iterator[Option]:
+    names, config, wiring = case.checkpoint.tensors, case.checkpoint.run_config, base.wiring
+    flags = ["norm_before_residual", "norm_output", "double_norm"]
+    flags += ["final_norm"] if "norm.weight" in names else []
+    flags += ["norm_before_fc"] if config.norm_before_fc else []
+    flags += ["fc_norm"] if config.fc_norm else []
+    flags += ["fc_bias"] if "fc.bias" in names else []
+    flags += ["qkv_bias"] if any(n.endswith(("q_proj.bias", "k_proj.bias", "v_proj.bias")) for n in names) else []
+    flags += ["qk_norm"] if any(n.endswith(("q_norm.weight", "k_norm.weight")) for n in names) else []
+    for flag in flags:
+        yield _switched(base, flag, "off" if wiring.value(flag) == "on" else "on", "K05")
+    if config.num_layers > 1:
+        yield _switched(base, "upper_norms", "ones" if wiring.upper_norms == "own" else "own", "K05")
+    for flag, tensor in (("norm_before_fc", "input_norm.weight"), ("fc_norm", "fc_norm.0.weight")):
+        if tensor in names and not getattr(config, flag):
+            yield replace(base, label=f"{flag} on", kind="K05", variant=((flag, True),))
+
+
+def _rope(case: Case, base: Option) -> Iterator[Option]:
+    own = case.target_table()
+    found = own.get("rope_theta") or (own.get("rope_parameters") or {}).get("rope_theta")
+    theirs = (float(found),) if isinstance(found, int | float) and 1 < found < 1e12 else ()
+    stated = case.checkpoint.run_config.stated_rope.base
+    for number in dict.fromkeys((*theirs, stated, *BASES)):
+        if number != base.wiring.rope.base:
+            yield _switched(base, "rope_base", f"{number:.0f}", "K06")
+    if base.wiring.rope.type != "default":
+        yield _switched(base, "rope_type", "default", "K06")
+    yield _switched(base, "rope_pairs", "halves" if base.wiring.rope.interleaved else "interleaved", "K06")
+    if case.checkpoint.run_config.sliding_window is not None and base.wiring.window != "none":
+        yield _switched(base, "window", "none", "K06")
+
+
+def _sources(case: Case, base: Option) -> Iterator[Option]:
+    names, target, config = case.checkpoint.tensors, case.target, case.checkpoint.run_config
+    if target is None:
+        return
+    fits = target.embed is not None and target.embed.shape[1] == config.hidden_size
+    if "embed_tokens.weight" in names and fits and base.wiring.embedding == "own":
+        yield _switched(base, "embedding", "target", "K02")
+    fits = target.head is not None and target.head.shape[1] == config.hidden_size
+    if "lm_head.weight" in names and fits and base.wiring.head == "own":
+        yield _switched(base, "head", "target", "K02")
+
+
+def _switched(base: Option, name: str, value: str, kind: str) -> Option:
+    return replace(base, wiring=base.wiring.switched(name, value), label=f"{name} {value}", kind=kind)
+
+
+def maps(case: Case, vocab: VocabMap) -> dict[str, Tensor]:
+    """name -> target ids [D]: the ways in which the file's map could be meant, beside `vocab`, the one in force."""
+    stored = case.checkpoint.tensors.get("d2t")
+    if stored is None:
+        return {}
+    d2t, size = stored.read().long(), vocab.size
+    rows = torch.arange(size)
+    found = {"d2t holds target ids": d2t, "draft ids are target ids": rows, "d2t holds offsets": rows + d2t}
+    marks = case.checkpoint.tensors.get("t2d")
+    marked = marks.read().bool().nonzero().flatten() if marks is not None else rows[:0]
+    if marked.numel() == size:
+        found["the ids that t2d marks, ascending"] = marked
+    ids = (rows + d2t).sort().values
+    if ids.unique().numel() == size:
+        found["its ids, ascending"] = ids
+    for move, words in ((1, "one row up"), (-1, "one row down")):
+        found[f"offsets, {words}"] = (rows + d2t).roll(move)
+    return {name: ids for name, ids in found.items() if not torch.equal(ids, vocab.target_ids)}
