@@ -223,17 +223,21 @@ class InspectorApp(App[int], inherit_bindings=False):
 
     def _draw_context(self) -> None:
         state = self.controller.state
-        text = Text(no_wrap=True, overflow="ellipsis")
+        text, doubts = Text(no_wrap=True, overflow="ellipsis"), []
         text.append(safe(state.chosen.name if state.chosen else "no checkpoint", 18), style("bold"))
         if state.sample is not None:
             text.append(f"  {safe(state.sample.path.name, 20)}")
-            text.append(*self._against_claims())
+            doubts.append(self._against_claims())
+            text.append(*doubts[-1])
         if state.ordering is not None:
             text.append(f"  fc={name(state.ordering)} {safe(state.label(state.ordering), 20)}", style("mark"))
-            text.append(*self._contradiction())
+            doubts.append(self._contradiction())
+            text.append(*doubts[-1])
         switched = [n for n, v in state.switches.items() if state.trained_switches.get(n) != v]
         if switched:
             text.append(f"  ! {len(switched)} switched", style("warn"))
+        if state.doctor.ill and not switched and not any(said for said, _ in doubts):
+            text.append(f"  ! check: {state.doctor.verdict_kind}", style("bad"))
         if state.placement:
             text.append(f"  {state.placement.split(' (')[0]}", style("dim"))
         self._put("#context", text)
@@ -286,6 +290,7 @@ class InspectorApp(App[int], inherit_bindings=False):
         elif jobs:
             scores = state.scores
             done = f" {scores.result.done} of {scores.result.planned}" if scores and jobs[0].group == "score" else ""
+            done = f" {state.doctor.checking}" if jobs[0].group == "checks" else done
             stops = "  esc stops" if self.controller.stops(jobs[0]) else ""
             text = Text(f"{jobs[0].name}{done} …{stops}", style("dim"), end="")
         else:

@@ -30,7 +30,7 @@ def report(path: str, data: Json) -> str:
 def _finding(finding: Json) -> list[str]:
     lines = [f"{finding['severity']:8}{finding['kind']} {finding['check']}: {safe(finding['title'])}"]
     shown = list(finding["evidence"].items())
-    lines += [f"{INDENT}{safe(str(name))}: {_value(value)}" for name, value in shown[:MOST_EVIDENCE]]
+    lines += [f"{INDENT}{safe(str(name))}: {value_said(value)}" for name, value in shown[:MOST_EVIDENCE]]
     if len(shown) > MOST_EVIDENCE:
         lines.append(f"{INDENT}and {len(shown) - MOST_EVIDENCE} more, in --json")
     if finding["fix"]:
@@ -40,13 +40,14 @@ def _finding(finding: Json) -> list[str]:
     return lines
 
 
-def _value(value: Any) -> str:
+def value_said(value: Any) -> str:
+    """A value of the evidence in words, cut where it is very long."""
     if isinstance(value, Mapping):
-        text = ", ".join(f"{name} {_value(inner)}" for name, inner in value.items())
+        text = ", ".join(f"{name} {value_said(inner)}" for name, inner in value.items())
     elif isinstance(value, str):
         text = value
     elif isinstance(value, Sequence):
-        text = ", ".join(_value(inner) for inner in value)
+        text = ", ".join(value_said(inner) for inner in value)
     else:
         text = (
             {None: "none", True: "yes", False: "no"}[value] if value is None or isinstance(value, bool) else str(value)

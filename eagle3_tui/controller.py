@@ -26,6 +26,7 @@ from drafter.wiring import SWITCHES, Ordering, Wiring
 from drafter.wiring import name as ordering_name
 from eagle3_tui.controls.accept import AcceptControl
 from eagle3_tui.controls.compare import GROUPS, CompareControl
+from eagle3_tui.controls.doctor import GROUP as DOCTOR
 from eagle3_tui.controls.doctor import DoctorControl
 from eagle3_tui.controls.serving import ServingControl
 from eagle3_tui.state import Scores, State
@@ -40,7 +41,21 @@ if TYPE_CHECKING:
 
 CHOOSE, CURSOR, WINDOW, OTHERS, LOOK, SWEEP, SURVEY = 50, 40, 30, 20, 10, 0, -10
 # groups that end when another checkpoint, sample or wiring is chosen
-_WORK = ("cursor", "rows", "others", "score", "probe", "miss", "try", "accept", "rounds", "tree", "lengths", "views")
+_WORK = (
+    "cursor",
+    "rows",
+    "others",
+    "score",
+    "probe",
+    "miss",
+    "try",
+    "accept",
+    "rounds",
+    "tree",
+    "lengths",
+    "views",
+    DOCTOR,
+)
 _BASES = ("10000", "500000", "1000000")  # RoPE bases in common use
 _STOPPABLE = (
     "score",
@@ -57,6 +72,7 @@ _STOPPABLE = (
     "lengths",
     "views",
     "server log",
+    DOCTOR,
 )  # what takes long and can be asked for again
 _PROGRESS_SECONDS = 0.2
 _MASK_WORDS = {
@@ -111,6 +127,7 @@ class Controller:
                 return self._give_up(str(error))
             # one checkpoint that cannot be opened must not hide the others
             self._changed("found")
+            self.doctor.refused = self.session.pick(self.state.found)
             self._blocked("opening a checkpoint", error)
             self._list_samples()
 
@@ -127,7 +144,11 @@ class Controller:
         def done(result: Any) -> None:
             self._opened(found, result)
 
-        self.submit(f"opening {found.name}", work, "choose", CHOOSE, done, self._refused)
+        def failed(error: Exception) -> None:
+            self.doctor.refused = found
+            self._refused(error)
+
+        self.submit(f"opening {found.name}", work, "choose", CHOOSE, done, failed)
 
     def _opened(self, found: Found, checkpoint: Any) -> None:
         state = self.state
@@ -136,6 +157,7 @@ class Controller:
         state.target = f"{target.path} ({why})" if target is not None else why
         state.problem = ""
         state.forget_drafter()
+        self.doctor.forget()
         self._changed("checkpoint")
         if state.samples is None:
             self._list_samples()
@@ -171,6 +193,7 @@ class Controller:
         else:
             self.state.problem = f"no samples: {samples.why}"
             self._changed("problem")
+            self.doctor.follow()
 
     def choose_sample(self, path: Path) -> None:
         self._at_start = False
@@ -223,6 +246,7 @@ class Controller:
         self._changed("ready")
         if state.ready and (state.scores is None or not state.scores.complete):
             self.score_one()
+        self.doctor.follow()
 
     def _blocked(self, doing: str, error: Exception) -> None:
         """Nothing can be computed until the user chooses something else."""
@@ -231,6 +255,7 @@ class Controller:
         self.explain(doing, error)
         self.state.problem = self.state.message
         self._changed("problem")
+        self.doctor.follow()
 
     def _by_options(self, error: Exception) -> bool:
         """Whether a refusal is due to what the user asked for on the command line, so that every choice meets it."""
@@ -261,6 +286,7 @@ class Controller:
         if passed:
             self.say(f"opened {state.sample.path.name}, the first that can be: {passed}", "warn")
         self._load()
+        self.doctor.follow()
 
     def _list_parts(self, sample: Any) -> None:
         """A file that turns out to hold several samples is listed as all of them."""
@@ -294,6 +320,7 @@ class Controller:
                 self.score([state.sample.path])
             if state.samples is not None and not state.surveyed and len(state.samples.paths) <= _SURVEY_UNASKED:
                 self.survey()
+            self.doctor.follow()
 
         self.submit("loading weights", work, "load", CHOOSE, done, lambda error: self._blocked("loading", error))
 
@@ -594,6 +621,7 @@ class Controller:
             self._changed("ordering")
             if state.sample is not None:
                 self.score([state.sample.path])
+            self.doctor.follow()
 
         self.submit("wiring", work, "wiring", CHOOSE, done, lambda error: self._go_on("wiring", error))
 
@@ -675,6 +703,7 @@ class Controller:
         if "score" in groups:
             self._changed("score")
         self.accept.stopped(groups)
+        self.doctor.stopped(groups)
         self.say(f"stopped: {', '.join(job.name for job in stopped)}")
         return True
 

@@ -1,7 +1,8 @@
 """The command `serving`: what a server really does with its flags, what its log says, and the speed to expect.
 
 Decides nothing: the rules and the arithmetic are `drafter.serving`'s, the text `serving_report`'s. Every part works
-alone. The group is given by `cli`, which calls `register`. Imports no torch: of a checkpoint only headers are read.
+alone. The group is given by `cli`, which calls `register`. Imports no torch: of a checkpoint only headers are read,
+unless samples are given to score it on.
 """
 
 from __future__ import annotations
@@ -20,11 +21,15 @@ if TYPE_CHECKING:
     from drafter.serving.effective import DrafterFacts, Effective
     from drafter.serving.expect import Expectation, Measured
     from drafter.serving.flags import Asked
+    from drafter.serving.offline import Curve
     from drafter.serving.server import Server
     from drafter.serving.server_log import ServerLog
 
 Json = dict[str, Any]
+Scored = tuple[Path, tuple[Path, ...], str | None, Path | None]  # checkpoint, samples, slots, target
 NAME = "serving"
+_EAGER = "--disable-cuda-graph"
+_DEPTH, _DEEPEST = 5, 16  # drafts that are scored: these, or as many as the server drafts
 STDIN = "-"
 _OWN = (
     click.argument("path", type=click.Path(path_type=Path), required=False),
@@ -47,7 +52,12 @@ _OWN = (
                  help="An accept length, e.g. an offline one: the speed to expect at it."),
     click.option("--joint", metavar="P1,P2,...",
                  help="How often the first, the first two, ... drafts are all right: how many drafts are best.  "
-                 "[default: from vLLM's log]"),
+                 "[default: from vLLM's log, else from the samples]"),
+    click.option("-s", "--samples", multiple=True, type=click.Path(path_type=Path), metavar="PATH",
+                 help="Samples to score PATH on, as trained and as the server computes it: the offline accept lengths "
+                 "beside the server's, and the verdict; repeatable."),
+    click.option("--slots", metavar="LABELS", help="What the recorded slots are, as for score."),
+    click.option("--target", type=click.Path(path_type=Path), metavar="PATH", help="The target's folder."),
 )  # fmt: skip
 
 
@@ -69,6 +79,9 @@ def serving_command(
     draft_cost: float | None,
     accept_length: str | None,
     joint: str | None,
+    samples: Sequence[Path],
+    slots: str | None,
+    target: Path | None,
     as_json: bool,
     output: Path | None,
 ) -> None:
@@ -79,11 +92,14 @@ def serving_command(
     """
     if flags is None and server_log is None and base_speed is None:
         raise click.UsageError("Nothing to do: give --flags, --server-log or --base-speed", _context())
+    if samples and path is None:
+        raise click.UsageError("--samples need a checkpoint: PATH", _context())
     if base_speed is None and (points or draft_cost is not None):
         raise click.UsageError("--point and --draft-cost need --base-speed", _context())
     from eagle3_tui import cli, serving_report
 
-    data = _answer(path, flags, server, server_log, base_speed, points, draft_cost, accept_length, joint)
+    scored = None if path is None or not samples else (path, tuple(samples), slots, target)
+    data = _answer(path, flags, server, server_log, base_speed, points, draft_cost, accept_length, joint, scored)
     cli._emit(data, serving_report.serving, as_json, output)
 
 
@@ -101,6 +117,7 @@ def _answer(
     draft_cost: float | None,
     accept_length: str | None,
     joint: str | None,
+    scored: Scored | None,
 ) -> Json:
     """The command's JSON; see `serving_report` for its shape."""
     from drafter.serving.expect import choice_at, expectation, expectation_json, parse_point
@@ -123,8 +140,13 @@ def _answer(
         expected = expectation(base_speed, measured, most=most, draft_cost=draft_cost)
     elif base_speed is not None:
         why = "no point: give --point, or a log of one request at a time with its speed"
+    trained, served, why_not = _offline(scored, asked, made, drafts) if scored is not None else (None, None, "")
     length, length_drafts = _length(accept_length)
+    if length is None and (best := served or trained) is not None:
+        length, length_drafts = best.at(_reach(best, drafts)), _reach(best, drafts)
     rates = _rates(joint, log)
+    if not rates and (best := served or trained) is not None:
+        rates = best.joint
     at = None if length is None or expected is None else choice_at(expected, length, length_drafts)
     if length is not None and expected is not None and at is None:
         why = f"accept length {length:g} is more than these flags allow: give its drafts too, as LENGTH/DRAFTS"
@@ -136,8 +158,67 @@ def _answer(
         "log": None if log is None else _log_json(log, made),
         "expectation": None if expected is None else expectation_json(expected, at, rates),
         "why_no_expectation": why,
-        "verdict": _verdict(made, log, expected, length, length_drafts),
+        "offline": None if scored is None else _offline_json(trained, served, why_not, drafts),
+        "verdict": _judged(trained, served, made, log, expected)
+        if trained is not None or served is not None
+        else _verdict(made, log, expected, length, length_drafts),
     }
+
+
+def _reach(curve: Curve, drafts: int | None) -> int:
+    return curve.drafts if drafts is None else min(drafts, curve.drafts)
+
+
+def _offline(
+    scored: Scored, asked: Asked | None, made: Effective | None, drafts: int | None
+) -> tuple[Curve | None, Curve | None, str]:
+    """The checkpoint on the samples: as trained, as the server of the flags or the log computes it, and why not so."""
+    from drafter.serving.offline import served_curve, trained_curve
+    from drafter.session import Options, Session
+    from drafter.views import views_json
+    from eagle3_tui import cli, demo
+
+    path, samples, slots, target = scored
+    depth = max(_DEPTH, min(drafts or 0, _DEEPEST))
+    options = Options(path, samples=samples, slots=slots, target=target, depth=depth)
+    session = Session(demo.demo_options(options) if str(path) == demo.NAME else options)
+    cli._choose_checkpoint(session)
+    paths = cli._choose_sample(session)
+    cli._load(session)
+    with cli._progress() as show:
+        names = (made.server,) if made is not None else ()
+        found = views_json(session.views(paths, names, lambda done, of: show(f"scored {done} of {of}")))
+    words = f"{found['samples']} sample{'' if found['samples'] == 1 else 's'}"
+    trained = trained_curve(found, words)
+    if made is None:
+        return trained, None, "no server is named: --server or --flags"
+    graphs = asked is None or _EAGER not in asked.ignored
+    return trained, *served_curve(found, made.server, words, graphs=graphs)
+
+
+def _offline_json(trained: Curve | None, served: Curve | None, why_not: str, drafts: int | None) -> Json:
+    from drafter.serving.offline import curve_json
+
+    return {
+        "trained": curve_json(trained, drafts),
+        "served": curve_json(served, drafts),
+        "why_not_served": why_not,
+    }
+
+
+def _judged(
+    trained: Curve | None,
+    served: Curve | None,
+    made: Effective | None,
+    log: ServerLog | None,
+    expected: Expectation | None,
+) -> Json | None:
+    """What the server's length and both offline ones say together, where there is one of the server."""
+    from drafter.serving.offline import judge
+    from drafter.serving.verdict import verdict_json
+
+    length = log.mean if log is not None else expected.points[0].length if expected is not None else None
+    return None if length is None else verdict_json(judge(trained, served, length, made))
 
 
 def _facts(path: Path | None) -> tuple[DrafterFacts, Json | None]:

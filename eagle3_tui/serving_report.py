@@ -15,8 +15,11 @@
                  "max_accept_length", "speed_at_max", "at": CHOICE | null,
                  "model": {"fixed", "per_draft", "words", "measured"} | null, "why_no_model",
                  "choices": [CHOICE = {"drafts", "length", "speed", "low", "high"}], "best": [drafts]},
- "why_no_expectation", "verdict": {"kind", "sentence", "reasons": [...], "missing": [...]}}
+ "why_no_expectation",
+ "offline": {"trained": CURVE | null, "served": CURVE | null, "why_not_served"} | null,
+ "verdict": {"kind", "sentence", "reasons": [...], "missing": [...]}}
 ```
+with CURVE = `{"name", "samples", "rows", "joint": [all of the first i right], "drafts", "length" at these drafts}`;
 `speed` in tokens per second of one request; costs in steps of the server without drafts; lengths with the bonus token.
 """
 
@@ -38,6 +41,7 @@ def serving(data: Json) -> str:
         ("effective", lambda made: effective(made, data["flags"])),
         ("log", log),
         ("expectation", expectation),
+        ("offline", offline),
         ("verdict", verdict),
     ]
     lines: list[str] = []
@@ -106,6 +110,19 @@ def _course(data: Json) -> list[str]:
     moved = (last - first) / max(first - 1, 0.01)
     word = "falls" if moved < -_DECAY else "rises" if moved > _DECAY else "steady"
     return [f"  over time: {word}, {first:.2f} in the first quarter, {last:.2f} in the last"]
+
+
+def offline(data: Json) -> list[str]:
+    """The accept lengths of the samples, in the server's own definition: bonus counted, mean of the rows that count."""
+    lines = ["offline accept length, bonus counted, mean of rows:"]
+    for found in (data["trained"], data["served"]):
+        if found is not None:
+            reach = f"with {found['drafts']} draft(s)"
+            lines.append(
+                f"  {found['name']}: {found['length']:.2f} {reach}, {found['rows']} rows of {found['samples']}"
+            )
+            lines.append(f"    first i drafts right: {', '.join(f'{p:.3f}' for p in found['joint'])}")
+    return [*lines, f"  as served: not known: {data['why_not_served']}"] if data["why_not_served"] else lines
 
 
 def expectation(data: Json) -> list[str]:

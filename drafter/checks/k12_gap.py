@@ -30,6 +30,7 @@ from drafter.checks.measure import Measured, Option, measures
 from drafter.checks.registry import FORWARD, check
 from drafter.checks.signature import DEAD_ALL, DYING, FLAT_LOW, LOW, RISING, ROWS, WHOLE, above, signature
 from drafter.sample.sample import Sample
+from drafter.serving.verdict import good_length
 
 SHAPE = ("SafeAILab/EAGLE#222", "vllm-project/speculators#1114")
 OVERFIT, GAP = 0.5, 0.12  # of the accuracy on training texts: half of it lost is a fault, this much a warning
@@ -174,13 +175,14 @@ def works(case: Case) -> Iterator[Finding]:
     length = here.length
     if length is None or length < HARDLY:
         return
-    walk = here.counts.lengths.walk
+    walk, good = here.counts.lengths.walk, good_length(case.depth)
     yield Finding(
         "it-works-offline",
         "K12",
         OK,
         f"step 0 {here.accuracy:.3f}, accept length {length:.2f} with {case.depth} drafts"
         + (f" ({walk:.2f} as a server's log would say)" if walk is not None else "")
+        + (f"; good is {good:.2f}" if length < good else "")
         + "; a server well below that is miswired or at fault itself",
         {**here.said(), "on": "held-out samples" if seen and unseen else f"all {len(d.samples)} sound samples"},
         "",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eagle3_tui.screens import accept, compare, orderings, serving, step_text, wiring
+from eagle3_tui.screens import accept, compare, doctor, orderings, serving, step_text, wiring
 from eagle3_tui.screens.orderings import OrderingsView
 from eagle3_tui.screens.step import StepView
 from eagle3_tui.screens.view import View
@@ -15,6 +15,8 @@ def for_view(view: View) -> list[tuple[str, str]]:
         return step_text.LEGEND
     if isinstance(view, compare.CompareView):
         return compare.LEGEND
+    if isinstance(view, doctor.DoctorView):
+        return doctor.LEGEND
     if isinstance(view, serving.ServingView):
         return serving.LEGEND
     if isinstance(view, accept.AcceptView):

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from drafter.serving.expect import Choice, Expectation, best_range, choice_at, choices
-from eagle3_tui.screens.serving_offline import Curve, current, served, trained
+from drafter.serving.offline import Curve
+from eagle3_tui.screens.serving_offline import current, served, trained
 from eagle3_tui.screens.serving_text import NARROW, Line, number, wrapped
 from eagle3_tui.state import State
 from eagle3_tui.widgets.line_table import Cells, Column

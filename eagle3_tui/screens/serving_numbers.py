@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from drafter.serving.offline import Curve
 from drafter.serving.server_log import ServerLog, check_against
-from eagle3_tui.screens.serving_offline import Curve, judged, served, trained
+from eagle3_tui.screens.serving_offline import judged, served, trained
 from eagle3_tui.screens.serving_text import NARROW, Line, number, wrapped
 from eagle3_tui.state import State
 from eagle3_tui.widgets.line_table import Cells, Column

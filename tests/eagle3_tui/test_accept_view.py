@@ -386,9 +386,11 @@ async def test_a_sample_that_cannot_be_had_does_not_end_what_was_computed(app: I
 
 
 async def test_what_stands_in_the_way_is_said(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(folder / "output", tmp_path / "output")
-    app = made(tmp_path, samples=(), target=None, slots=None, orderings=())
+    alone = tmp_path / "far" / "from" / "all"  # what lies beside is looked for two folders up
+    alone.mkdir(parents=True)
+    monkeypatch.chdir(alone)
+    shutil.copytree(folder / "output", alone / "output")
+    app = made(alone, samples=(), target=None, slots=None, orderings=())
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(app, pilot)
         for keys in (["6"], ["tab"], ["tab"], ["tab"], ["a"], ["r"], ["L", "T", "]"], ["p", "plus"], ["n", "R"]):

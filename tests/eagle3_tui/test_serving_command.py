@@ -199,3 +199,30 @@ def test_nothing_heavy_is_imported(tmp_path: Path) -> None:
         [sys.executable, "-c", code], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\n"
+
+
+def test_the_checkpoint_on_samples_beside_the_server(run: Run, tmp_path: Path) -> None:
+    """Good as trained, bad as this server computes it, and bad when served: the wiring."""
+    from eagle3_tui import demo
+
+    sample = demo.OUTPUT.parent / "samples/held_out/data_1536.pt"
+    flags = FLAGS.replace("num-steps 1", "num-steps 5").replace("tokens 16", "tokens 6") + " --disable-cuda-graph"
+    common = ["demo", "-s", sample, "--slots", demo.slot_labels(), "--flags", flags, "--server", "sglang@0.5.9"]
+    predicted = run(*common, "--json").json["offline"]["served"]["length"]
+    (tmp_path / "server.log").write_text(DECODE.replace("1.90", f"{predicted:.2f}") + "\n")
+    data = run(*common, "--server-log", tmp_path / "server.log", "--base-speed", 90, "--json").json
+    trained, served = data["offline"]["trained"], data["offline"]["served"]
+    counted = {tuple(o["slots"]): o["accept_length"] for o in json.loads(_score(sample))["orderings"]}
+    assert trained["length"] == pytest.approx(counted[0, 1, 2]["mean"]) and trained["rows"] == counted[0, 1, 2]["rows"]
+    assert served["length"] < trained["length"] - 0.5 and data["offline"]["why_not_served"] == ""
+    assert data["verdict"]["kind"] == "wiring"
+    assert len(data["expectation"]["choices"]) >= 5  # the joint curve is the served one's
+    text = run(*common, "--server-log", tmp_path / "server.log").out
+    assert "offline accept length, bonus counted, mean of rows:" in text and "verdict (wiring)" in text
+    refused = run("-s", sample, "--flags", FLAGS)
+    assert (refused.code, refused.out) == (2, "") and "PATH" in refused.err
+
+
+def _score(sample: Path) -> str:
+    command = [sys.executable, "-m", "eagle3_tui", "score", "demo", "-s", str(sample), "--ordering", "0,1,2", "--json"]
+    return subprocess.run([*command, "--no-log"], capture_output=True, text=True, check=True).stdout

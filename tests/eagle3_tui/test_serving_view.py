@@ -14,6 +14,7 @@ import drafter.serving.view_scores as view_scores
 from drafter.serving.effective import effective_json
 from drafter.serving.expect import curve_length
 from drafter.serving.log_file import log_lines
+from drafter.serving.offline import view_of
 from drafter.serving.server_log import read_log
 from drafter.serving.verdict import TRAINED, Offline, verdict
 from drafter.session import Session
@@ -22,7 +23,7 @@ from eagle3_tui.app import InspectorApp
 from eagle3_tui.demo import demo_options
 from eagle3_tui.screens import serving_expect, serving_flags, serving_numbers
 from eagle3_tui.screens.serving import EXPECT, FLAGS, NUMBERS, VIEWS, ServingView
-from eagle3_tui.screens.serving_offline import served, view_of
+from eagle3_tui.screens.serving_offline import served
 from eagle3_tui.widgets.filter_input import Line
 from eagle3_tui.widgets.line_table import LineTable
 from eagle3_tui.widgets.plot import PlotView
