@@ -2,7 +2,8 @@
 
     python scripts/screenshots.py [--png]
 
-Needs the fonts Fira Code and a CJK fallback for the PNGs: apt-get install chromium fonts-firacode.
+Needs the fonts Fira Code and a CJK fallback for the PNGs, and Pillow, which takes two thirds of their size:
+apt-get install chromium fonts-firacode; pip install pillow.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ SHOTS: dict[str, tuple[tuple[int, int], Keys]] = {
     "checkpoints": ((120, 40), ("1",)),
     "config": ((80, 24), ("1", "tab")),
     "tensors": ((120, 40), ("1", "tab", "tab", "j", "enter")),
+    "samples": ((80, 24), ("2", "a", "s")),
     "text": ((80, 24), ("2", "tab")),
     "slots": ((80, 24), ("2", "tab", "tab")),
     "step": ((120, 40), ("3", "n", "j", "j")),
@@ -35,10 +37,17 @@ SHOTS: dict[str, tuple[tuple[int, int], Keys]] = {
     "orderings-plot": ((120, 40), ("4", "a", "p")),
     "help": ((80, 24), ("3", "question_mark")),
     "wiring": ((80, 24), ("5",)),
+    "accept": ((120, 40), ("6",)),
+    "rounds": ((80, 24), ("6", "tab")),
+    "tree": ((80, 24), ("6", "tab", "tab", "tab")),
+    "serving": ((120, 40), ("7", "j")),
+    "compare": ((80, 24), ("8",)),
+    "doctor": ((120, 40), ("9",)),
     "log": ((80, 24), ("0",)),
 }
 
-AS_PNG = ("checkpoints", "step", "step-80x24", "orderings", "wiring")  # a picture weighs ten times its SVG
+AS_PNG = ("step", "orderings", "doctor")  # a picture weighs several times its SVG
+COLOURS = 64  # of a PNG: enough for text in a handful of colours
 
 
 async def settle(app: InspectorApp, pilot: Pilot[int]) -> None:
@@ -66,11 +75,16 @@ async def shoot(name: str, size: tuple[int, int], keys: Keys) -> Path:
 
 
 def to_png(svg: Path) -> None:
+    from PIL import Image
+
     width, height = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg.read_text(encoding="utf-8")).groups()  # type: ignore[union-attr]
     size = f"{int(float(width)) + 1},{int(float(height)) + 1}"
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--window-size={size}"]
     target = f"--screenshot={svg.with_suffix('.png')}"
     subprocess.run(["chromium", *flags, target, svg.as_uri()], check=True, capture_output=True, timeout=120)
+    png = svg.with_suffix(".png")
+    with Image.open(png) as whole:
+        whole.convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE).save(png, optimize=True)
 
 
 async def main(png: bool, only: list[str]) -> None:
