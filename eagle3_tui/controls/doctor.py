@@ -49,7 +49,8 @@ class DoctorState:
     """What the Doctor view shows; everything is empty until it is known.
 
     `findings` are most severe first; `done` counts the parts that are: the files, then all. `checking` is the check
-    that runs, `samples` how many were given to the checks, `problem` why none could be made.
+    that runs, `samples` how many were given to the checks, `problem` why no check could be made. `unopened`: it is
+    about a checkpoint that cannot be opened.
     """
 
     asked: Asked | None = None
@@ -58,6 +59,7 @@ class DoctorState:
     verdict: str = ""
     verdict_kind: str = ""
     samples: int = 0
+    unopened: bool = False
     done: int = 0
     checking: str = ""
     stopped: bool = False
@@ -141,16 +143,10 @@ class DoctorControl:
         if found is None or not (state.sample is not None or state.problem):
             return None  # the sample is on its way
         sample = state.sample.path if state.sample is not None and not self._all_samples else None
-        log = state.serving.log
-        return Asked(
-            found,
-            sample,
-            options.mask,
-            options.supervised,
-            state.serving.line,
-            state.serving.server,
-            log.mean if log is not None else None,
-        )
+        serving, log = state.serving, state.serving.log
+        line = serving.line if serving.asked is not None and serving.asked.speculates else ""
+        served = log.mean if log is not None else None
+        return Asked(found, sample, options.mask, options.supervised, line, serving.server, served)
 
     # ------------------------------------------------------------------ jobs
 
@@ -165,9 +161,9 @@ class DoctorControl:
         asked = doctor.asked
         assert asked is not None
         listed: Sequence[Path] = state.samples.paths if state.samples is not None else ()
-        openable = state.chosen is not None
-        paths = [] if not openable else [asked.sample] if asked.sample is not None else listed
-        why = (state.samples.why if state.samples is not None else state.problem) if openable else ""
+        doctor.unopened = state.chosen is None
+        paths = [] if doctor.unopened else [asked.sample] if asked.sample is not None else listed
+        why = state.samples.why if state.samples is not None else state.problem
         before, before_skipped = (doctor.findings, doctor.not_checked) if done else ((), ())
         doctor.samples = len(paths)
 

@@ -75,7 +75,7 @@ class DoctorView(PanesView):
     def _show_verdict(self) -> None:
         doctor = self.state.doctor
         said, look = words.verdict(doctor)
-        counts = words.counted(doctor, self._severities) if doctor.asked is not None and not doctor.problem else ""
+        counts = words.summary(doctor, self._severities)
         for where, text in (
             ("verdict", Text(said or self._why_empty(), style(look or "dim"))),
             ("counts", Text(counts, style("dim"))),
@@ -121,7 +121,7 @@ class DoctorView(PanesView):
         doctor, thing = self.state.doctor, self._at_cursor()
         if isinstance(thing, NotChecked):
             return words.skipped_lines(thing, doctor.not_checked, width, most)
-        return words.lines(thing, doctor, self._where(thing), width, most) if thing is not None else []
+        return words.lines(thing, self._where(thing), width, most) if thing is not None else []
 
     def _at_cursor(self) -> Finding | NotChecked | None:
         doctor, table = self.state.doctor, self.table()

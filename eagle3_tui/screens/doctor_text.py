@@ -61,28 +61,26 @@ def verdict(doctor: DoctorState) -> tuple[str, str]:
     return f"{glyph} {so_far}{said if said.startswith(kind) else f'{kind}: {said}'}", look
 
 
-def counted(doctor: DoctorState, shown: str) -> str:
-    """How many findings there are of each severity, and which are shown."""
-    numbers = [(s, sum(finding.severity == s for finding in doctor.findings)) for s in SEVERITIES]
-    said = ", ".join(f"{n} {s if n == 1 else _PLURALS[s]}" for s, n in numbers)
-    state = "" if doctor.complete else ", stopped: r again" if doctor.stopped else ", checking …"
-    return f"{said}{state}" + ("" if shown == "all" else f"  (shown: {shown})")
-
-
-def scope(doctor: DoctorState) -> str:
-    """On what was measured, and by which convention."""
+def summary(doctor: DoctorState, shown: str) -> str:
+    """How many findings there are of each severity, on what was measured, and by which convention."""
     asked = doctor.asked
-    if asked is None:
+    if asked is None or doctor.problem:
         return ""
+    numbers = [(s, sum(finding.severity == s for finding in doctor.findings)) for s in SEVERITIES]
+    counts = ", ".join(f"{n} {s if n == 1 else _PLURALS[s]}" for s, n in numbers if n) or "nothing found yet"
+    first = "" if shown == "all" else f"{shown}: "
+    if not doctor.complete:
+        first = f"stopped, r again: {first}" if doctor.stopped else f"checking: {first}"
+    if doctor.unopened:
+        return f"{asked.found.name}, which cannot be opened: {first}{counts}"
+    what = asked.sample.name if asked.sample is not None else f"{doctor.samples} listed samples pooled"
     if not doctor.samples:
-        what = "no sample"
-    else:
-        what = asked.sample.name if asked.sample is not None else f"{doctor.samples} listed samples, pooled"
+        return f"{first}{counts}, without a sample"
     server = f", server {asked.server}" if asked.server else ", server of the launch line" if asked.line else ""
-    return f"on {what}, mask {asked.mask}, accept lengths with the bonus token{server}"
+    return f"{first}{counts} on {what}, mask {asked.mask}, bonus token counted{server}"
 
 
-def lines(finding: Finding, doctor: DoctorState, where: str, width: int, most: int) -> list[Line]:
+def lines(finding: Finding, where: str, width: int, most: int) -> list[Line]:
     """All of a finding in at most `most` lines: where there is no room for all evidence, the cure still stands."""
     head: Line = [
         (f"{GLYPHS[finding.severity]} {finding.severity}", LOOKS[finding.severity]),
@@ -92,7 +90,6 @@ def lines(finding: Finding, doctor: DoctorState, where: str, width: int, most: i
     top = [head, *wrapped(safe(finding.title, 2000), "", width, 3)]
     end = wrapped(f"fix: {safe(finding.fix, 2000)}" * bool(finding.fix), "mark", width, 3, "  ")
     end += wrapped(f"like {', '.join(map(safe, finding.reports))}" * bool(finding.reports), "dim", width, 1)
-    end += wrapped(scope(doctor), "dim", width, 1)
     room = most - len(top) - len(end)
     return [*top, *_evidence(finding, width, room), *end][:most]
 
@@ -100,12 +97,12 @@ def lines(finding: Finding, doctor: DoctorState, where: str, width: int, most: i
 def _evidence(finding: Finding, width: int, room: int) -> list[Line]:
     """`name: value` lines; what has no room is counted."""
     shown: list[Line] = []
-    items = list(finding.evidence.items())
+    items = [(name, value) for name, value in finding.evidence.items() if value != ""]
     for number, (name, value) in enumerate(items):
         more = wrapped(f"{safe(str(name))}: {value_said(value)}", "", width, 2 if room < 99 else 99, "  ")
         left = len(items) - number
         if len(shown) + len(more) > room - (left > 1):
-            return [*shown, [(f"{left} more: y copies all", "dim")]] if room > 0 else []
+            return [*shown, [(f"and {left} more: y copies all", "dim")]] if room > 0 else []
         shown += more
     return shown
 
