@@ -96,7 +96,10 @@ class DoctorView(PanesView):
             fitting = columns(table.size.width or self.size.width)
             if fitting != table.columns:
                 table.set_columns(fitting)
+        at_top = findings.cursor == 0
         findings.set_rows(Rows(found, lambda i: words.cells(found[i]), lambda i: (found[i].check, found[i].title)))
+        if at_top:  # what is more severe comes in above: whoever has not moved wants to see it
+            findings.action_first()
         without = doctor.not_checked
         skipped.set_rows(Rows(without, lambda i: words.skipped_cells(without[i]), lambda i: without[i].check))
 

@@ -51,7 +51,7 @@ def verdict(doctor: DoctorState) -> tuple[str, str]:
     """The verdict with its kind, and its look."""
     kind, said = doctor.verdict_kind, safe(doctor.verdict, 2000)
     if doctor.problem:
-        return f"not checked: {safe(doctor.problem)}", "bad"
+        return f"! not checked: {safe(doctor.problem)}", "bad"
     if not said:
         return "", ""
     severest = doctor.findings[0].severity if doctor.findings else NOTE

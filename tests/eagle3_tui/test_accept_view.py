@@ -443,7 +443,7 @@ async def test_two_panes_on_a_wide_screen(app: InspectorApp) -> None:
         await settle(app, pilot)
         await go(app, pilot, "6")
         assert len(rows(app, "steps")) == 6 and len(rows(app, "rounds")) > 3
-        check_golden("accept-120x40", dump(app))
+        check_golden("accept-wide-120x40", dump(app))
         await go(app, pilot, "shift+tab", "L")
         check_golden("accept-tree-120x40", dump(app))
         await pilot.resize_terminal(80, 24)

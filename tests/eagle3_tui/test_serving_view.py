@@ -128,7 +128,7 @@ async def test_views_are_scored_once_somebody_looks_and_are_those_of_the_session
             f"{lengths['mean']:.2f}",
             f"{lengths['walk']['length']:.2f}",
         ]
-        check_golden("serving-80x24", dump(app))
+        check_golden("serving-views-80x24", dump(app))
         await pilot.press("1", "7")
         await settle(app, pilot)
         assert calls(app).count("views") == 2  # the one of this test
