@@ -14,6 +14,8 @@ from drafter.scoring.tallies import MASK_MODES
 from drafter.serving.views import parse_view
 from drafter.wiring import Wiring, parse_ordering
 
+MAX_DEPTH = 256  # draft steps; servers take 16 at most
+
 
 @dataclass(frozen=True)
 class Options:
@@ -39,8 +41,8 @@ class Options:
     layers: int | None = None  # how many layers the target has
 
     def __post_init__(self) -> None:
-        if self.depth < 1:
-            raise WiringError(f"--depth {self.depth}", expected="at least 1 draft step")
+        if not 1 <= self.depth <= MAX_DEPTH:
+            raise WiringError(f"--depth {self.depth}", expected=f"1 to {MAX_DEPTH} draft steps")
         if self.rows is not None and self.rows < 1:
             raise WiringError(f"--rows {self.rows}", expected="at least 1 row")
         if self.mask not in MASK_MODES:

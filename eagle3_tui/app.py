@@ -355,6 +355,7 @@ class InspectorApp(App[int], inherit_bindings=False):
             self.controller.say("")
         elif not (self.controller.cancel() or self.view.back()):
             self.view.end_filter()
+            self.controller.say("")
             self._draw_status()
 
     def action_export(self) -> None:

@@ -1,4 +1,16 @@
-"""What the command `check` found, as text: its JSON in, lines out. Knows no session and no tensor."""
+"""What the command `check` found, as text: its JSON in, lines out. Knows no session and no tensor.
+
+`check --json`; findings most severe first, among equals the one that explains the others first:
+```
+{"findings": [{"check": id, "kind": "K01|...|K14", "severity": "error|warning|note|ok", "title",
+               "evidence": {name: number, word, list or another object, ...}, "fix": "" where there is none,
+               "reports": ["owner/repository#number", ...]}],
+ "verdict": one sentence,
+ "verdict_kind": "miswired|broken-checkpoint|broken-sample|untrained|generalisation|serving|healthy|unknown",
+ "not_checked": [{"check": id, "why": what it lacks and what would supply it}]}
+```
+The text leaves out evidence that is empty; an `error` among the findings makes the exit code 1.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +41,7 @@ def report(path: str, data: Json) -> str:
 
 def _finding(finding: Json) -> list[str]:
     lines = [f"{finding['severity']:8}{finding['kind']} {finding['check']}: {safe(finding['title'])}"]
-    shown = list(finding["evidence"].items())
+    shown = [(name, value) for name, value in finding["evidence"].items() if not _is_empty(value)]
     lines += [f"{INDENT}{safe(str(name))}: {value_said(value)}" for name, value in shown[:MOST_EVIDENCE]]
     if len(shown) > MOST_EVIDENCE:
         lines.append(f"{INDENT}and {len(shown) - MOST_EVIDENCE} more, in --json")
@@ -38,6 +50,10 @@ def _finding(finding: Json) -> list[str]:
     if finding["reports"]:
         lines.append(f"{INDENT}like {', '.join(safe(one) for one in finding['reports'])}")
     return lines
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, str | Mapping | Sequence) and not value)
 
 
 def value_said(value: Any) -> str:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from drafter.errors import DrafterError, FileError, PathError
+from drafter.options import MAX_DEPTH
 from drafter.safe import safe
 from drafter.wiring import SWITCHES
 from eagle3_tui import __version__
@@ -165,7 +166,7 @@ _SHARED = (
                  "trained one if known, else the best; fix: the trained one; score: all]"),
     click.option("--view", metavar="NAME", default="trained", show_default=True,
                  help="How the forward is wired: trained, or as a server computes it, e.g. sglang@0.5.12 or vllm."),
-    click.option("--depth", type=click.IntRange(min=1), metavar="K", default=5, show_default=True,
+    click.option("--depth", type=click.IntRange(min=1, max=MAX_DEPTH), metavar="K", default=5, show_default=True,
                  help="Draft steps."),
     click.option("--mask", type=click.Choice(["next", "same", "predicted", "all"]), default="next", show_default=True,
                  help="Rows that count: by the loss mask of the token fed, one before, one after, or all."),

@@ -29,7 +29,7 @@ Json = dict[str, Any]
 Scored = tuple[Path, tuple[Path, ...], str | None, Path | None]  # checkpoint, samples, slots, target
 NAME = "serving"
 _EAGER = "--disable-cuda-graph"
-_DEPTH, _DEEPEST = 5, 16  # drafts that are scored: these, or as many as the server drafts
+_DEPTH, _DEEPEST = 5, 16  # drafts that are scored where the server's are not known, and at most
 STDIN = "-"
 _OWN = (
     click.argument("path", type=click.Path(path_type=Path), required=False),
@@ -129,6 +129,7 @@ def _answer(
     asked = parse_flags(flags_text(flags)) if flags is not None else None
     made = _effective(asked, named, facts) if asked is not None else None
     log = _log(server_log, named, made) if server_log is not None else None
+    conflict = _conflict(asked, made, log)
     if asked is None and log is not None and log.asked is not None:
         asked = log.asked
         made = _effective(asked, named or _server_of(log), facts)
@@ -155,7 +156,7 @@ def _answer(
         "checkpoint": checkpoint,
         "flags": None if asked is None else _asked_json(asked, from_log=flags is None),
         "effective": None if made is None else _effective_json(made),
-        "log": None if log is None else _log_json(log, made),
+        "log": None if log is None else _log_json(log, made, conflict),
         "expectation": None if expected is None else expectation_json(expected, at, rates),
         "why_no_expectation": why,
         "offline": None if scored is None else _offline_json(trained, served, why_not, drafts),
@@ -179,7 +180,7 @@ def _offline(
     from eagle3_tui import cli, demo
 
     path, samples, slots, target = scored
-    depth = max(_DEPTH, min(drafts or 0, _DEEPEST))
+    depth = min(drafts or _DEPTH, _DEEPEST)
     options = Options(path, samples=samples, slots=slots, target=target, depth=depth)
     session = Session(demo.demo_options(options) if str(path) == demo.NAME else options)
     cli._choose_checkpoint(session)
@@ -325,9 +326,23 @@ def _effective_json(made: Effective) -> Json:
     return effective_json(made)
 
 
-def _log_json(log: ServerLog, made: Effective | None) -> Json:
+def _conflict(asked: Asked | None, made: Effective | None, log: ServerLog | None) -> str:
+    """Where the flags that were given and those that the log tells differ, in words; overrides are no difference."""
+    if asked is None or log is None or log.asked is None:
+        return ""
+    told = log.asked
+    known = {
+        "steps": (told.steps, {asked.steps, made.steps if made else None}),
+        "topk": (told.topk, {asked.topk, made.topk if made else None}),
+        "draft tokens": (told.draft_tokens, {asked.draft_tokens, made.draft_tokens if made else None}),
+    }
+    differ = [f"{what} {theirs}" for what, (theirs, ours) in known.items() if theirs is not None and theirs not in ours]
+    return f"the log is of a server with {', '.join(differ)}: not of these flags" if differ else ""
+
+
+def _log_json(log: ServerLog, made: Effective | None, conflict: str) -> Json:
     from drafter.serving.server_log import check_against, log_json
 
     data = log_json(log)
     longest = None if made is None or made.varies else made.max_accept_length
-    return {**data, "warnings": [*data["warnings"], *filter(None, [check_against(log, longest)])]}
+    return {**data, "warnings": [*data["warnings"], *filter(None, [conflict, check_against(log, longest)])]}

@@ -19,7 +19,8 @@
  "offline": {"trained": CURVE | null, "served": CURVE | null, "why_not_served"} | null,
  "verdict": {"kind", "sentence", "reasons": [...], "missing": [...]}}
 ```
-with CURVE = `{"name", "samples", "rows", "joint": [all of the first i right], "drafts", "length" at these drafts}`;
+with CURVE = `{"name", "samples", "rows", "joint": [all of the first i right], "walk": of rounds, "drafts", "length" at
+these drafts}`;
 `speed` in tokens per second of one request; costs in steps of the server without drafts; lengths with the bonus token.
 """
 
@@ -114,7 +115,7 @@ def _course(data: Json) -> list[str]:
 
 def offline(data: Json) -> list[str]:
     """The accept lengths of the samples, in the server's own definition: bonus counted, mean of the rows that count."""
-    lines = ["offline accept length, bonus counted, mean of rows:"]
+    lines = ["offline accept length, bonus counted, mean of rows; walk is that of rounds, as a log counts:"]
     for found in (data["trained"], data["served"]):
         if found is not None:
             reach = f"with {found['drafts']} draft(s)"

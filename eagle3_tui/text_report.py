@@ -178,6 +178,7 @@ def step(data: Json) -> str:
     truth = data["truth"]
     lines = [
         f"token {data['at']} (row {data['row']}), slots {_slots(data['ordering'])}, view {safe(data['view'])}",
+        f"sample {safe(data['sample'])}",
         f"fed    {_token(data['input'])}",
         f"truth  {_truth(truth, data['truth_rank'])}",
         "",

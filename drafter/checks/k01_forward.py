@@ -8,12 +8,12 @@ from typing import Any
 from drafter.checks.case import Case
 from drafter.checks.explain import Diagnosis, Explanation, diagnosis
 from drafter.checks.finding import CKPT, ERROR, NOTE, OK, SMP, WARNING, Finding
+from drafter.checks.k01_wiring import no_norm_in_sglang, servers
 from drafter.checks.measure import Measured
 from drafter.checks.registry import FORWARD, check
 from drafter.checks.signature import LOW, above
 from drafter.serving.layer_ids import ids_to_write
 from drafter.serving.producers import usual
-from drafter.serving.server import SGLANG, VLLM, Server
 from drafter.wiring import Ordering, depth_of, name
 
 REPORTS = (
@@ -114,16 +114,16 @@ def fix_ids(case: Case, d: Diagnosis, wanted: Ordering) -> str:
     if depths is None:
         return "name the depths of the slots with --slots; the layer ids follow from them"
     said = []
-    for text in (SGLANG, VLLM):
-        lists = ids_to_write(sorted(depths), Server.parse(text), case.family, case.target_layers)
+    for server in servers(case):
+        lists = ids_to_write(sorted(depths), server, case.family, case.target_layers)
         keys = ", ".join(
             f"{key} = {list(value) if isinstance(value, tuple) else value}" for key, value in (lists.keys or {}).items()
         )
-        said.append(f"{text}: {keys}" if lists.keys is not None else f"{text}: {lists.reason}")
+        said.append(f"{server}: {keys if lists.keys is not None else lists.reason}")
     order = (
         "" if list(depths) == sorted(depths) else "; servers feed ascending depths, so fc's column blocks must move too"
     )
-    return f"for depths {name(tuple(depths))}: " + "; ".join(said) + order
+    return f"for depths {name(tuple(depths))}: " + "; ".join(said) + order + no_norm_in_sglang(case)
 
 
 def _depths(case: Case, d: Diagnosis, ordering: Ordering) -> tuple[int, ...] | None:

@@ -51,7 +51,8 @@ def layer_ids_differ(case: Case) -> Iterable[Finding]:
     for server in servers(case):
         capture = captured(case.files.table, server, case.family, case.target_layers)
         evidence[f"{server} captures"] = capture.depths if capture.depths is not None else list(capture.notes)
-    yield Finding("layer-ids-differ", KIND, ERROR, title, evidence, fix_of_ids(case, trained), STORY, "orderings", 95)
+    fix = fix_of_ids(case, trained) + no_norm_in_sglang(case)
+    yield Finding("layer-ids-differ", KIND, ERROR, title, evidence, fix, STORY, "orderings", 95)
 
 
 def fix_of_ids(case: Case, depths: Sequence[int]) -> str:
@@ -69,6 +70,14 @@ def fix_of_ids(case: Case, depths: Sequence[int]) -> str:
         raises = [note for note in lists.notes if "TypeError" in note or "patch" in note]
         said.append(f"{server}: config.json: {keys}" + (f" ({raises[0]})" if raises else ""))
     return "; ".join([*said, "or write a copy with `eagle3-tui fix`"])
+
+
+def no_norm_in_sglang(case: Case) -> str:
+    """What right ids do not repair where SGLang is among the servers, to follow a fix; empty where there is nothing."""
+    norm = case.checkpoint.run_config.norm_before_residual
+    if not norm or all(server.name != SGLANG for server in servers(case)):
+        return ""
+    return "; SGLang has no norm_before_residual on top of that: `eagle3-tui views` measures what it costs"
 
 
 def _value(value: Any) -> str:

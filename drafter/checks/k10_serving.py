@@ -12,6 +12,7 @@ from typing import Any
 from drafter.checks.case import Case
 from drafter.checks.finding import CKPT, ERROR, FILES, NOTE, OK, SRV, WARNING, Finding
 from drafter.checks.registry import check
+from drafter.errors import WiringError
 from drafter.serving.effective import CHANGED, REFUSED, UNKNOWN, WRONG, Effective, Override
 from drafter.serving.serve import drafter_facts, effective
 
@@ -60,18 +61,18 @@ def _finding(override: Override, numbers: dict[str, Any]) -> Finding:
 
 @check("flags-needed", KIND, (CKPT,), ("Tencent/AngelSlim#15", "sgl-project/sglang#21272"))
 def flags_needed(case: Case) -> Iterable[Finding]:
-    """The lines with which each engine serves this drafter."""
+    """Not made without flags: it then names those that each engine needs. With flags, `flags` tells what is wrong."""
     if case.asked is not None:
-        return
-    method = '{"method": "eagle3", "model": "DRAFTER", "num_speculative_tokens": 3}'
-    sglang = (
-        "--speculative-algorithm EAGLE3 --speculative-draft-model-path DRAFTER --speculative-num-steps 3 "
-        "--speculative-eagle-topk 1 --speculative-num-draft-tokens 4"
-    )
-    evidence = {"vllm": f"--speculative-config '{method}'"}
+        return ()
+    needed = """--speculative-config '{"method": "eagle3", "model": "DRAFTER", "num_speculative_tokens": 3}' (vLLM)"""
     if not case.checkpoint.run_config.parallel:
-        evidence = {"sglang": sglang, **evidence}
-    title = "an EAGLE-3 drafter needs EAGLE3 (SGLang) or method eagle3 (vLLM); EAGLE leaves out fc without a word"
-    yield Finding(
-        "flags-needed", KIND, OK, title, evidence, reports=("Tencent/AngelSlim#15", "sgl-project/sglang#21272")
+        sglang = (
+            "--speculative-algorithm EAGLE3 --speculative-draft-model-path DRAFTER --speculative-num-steps 3 "
+            "--speculative-eagle-topk 1 --speculative-num-draft-tokens 4 (SGLang)"
+        )
+        needed = f"{sglang} or {needed}"
+    raise WiringError(
+        "no server flags",
+        expected=f"{needed}, as an EAGLE-3 drafter needs; EAGLE leaves out fc without a word",
+        hint="give the launch line with --flags",
     )

@@ -171,7 +171,8 @@ def works(case: Case) -> Iterator[Finding]:
     if d.found or d.mispaired or d.signature.name != WHOLE:
         return
     seen, unseen = _groups(case, d.samples)
-    here = measures(case).measure(d.base, unseen) if seen and unseen else d.start
+    used = unseen if seen and unseen else d.samples
+    here = measures(case).measure(d.base, unseen) if used is unseen else d.start
     length = here.length
     if length is None or length < HARDLY:
         return
@@ -184,13 +185,20 @@ def works(case: Case) -> Iterator[Finding]:
         + (f" ({walk:.2f} as a server's log would say)" if walk is not None else "")
         + (f"; good is {good:.2f}" if length < good else "")
         + "; a server well below that is miswired or at fault itself",
-        {**here.said(), "on": "held-out samples" if seen and unseen else f"all {len(d.samples)} sound samples"},
+        {**here.said(), **_measured_on(case, used, "held-out" if used is unseen else "sound")},
         "",
         ("NickL77/BaldEagle#17", "vllm-project/vllm-ascend#2793"),
         "orderings",
         5,
         HEALTHY,
     )
+
+
+def _measured_on(case: Case, used: Sequence[Sample], word: str) -> dict[str, str]:
+    """How many of the samples that were given the numbers are of, where not all, and by which mask and metric."""
+    given = len(case.samples) + len(case.unread)
+    fewer = {"samples": f"{len(used)} of {given}"} if len(used) < given else {}
+    return {"on": f"{len(used)} {word} samples", **fewer, "mask": case.mask, "metric": "next_token"}
 
 
 @check("servers-compute-the-same", "K12", (CKPT, SMP), ("vllm-project/vllm#26191",), FORWARD)

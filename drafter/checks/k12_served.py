@@ -22,9 +22,21 @@ from drafter.checks.finding import (
     Finding,
 )
 from drafter.checks.k10_serving import made_of
-from drafter.checks.measure import measures
+from drafter.checks.measure import Option, measures
 from drafter.checks.registry import FORWARD, check
-from drafter.serving.verdict import DRAFTER, ENGINE, FLAGS, NONE, SERVER, SHIFT, WIRING, Offline, verdict
+from drafter.serving.verdict import (
+    DRAFTER,
+    ENGINE,
+    FLAGS,
+    NONE,
+    SERVED,
+    SERVER,
+    SHIFT,
+    TRAINED,
+    WIRING,
+    Offline,
+    verdict,
+)
 
 _REPORTS = ("NickL77/BaldEagle#17", "vllm-project/vllm-ascend#2793", "vllm-project/vllm#26191")
 # verdict -> the heading, how bad, what it comes to, and what to do
@@ -52,20 +64,29 @@ def served_length(case: Case) -> Iterator[Finding]:
     longest = None if made is None or made.varies else made.max_accept_length
     drafts = case.depth if longest is None else max(longest - 1, 1)
     found = diagnosis(case)
-    here = measures(case).measure(found.base, found.samples, drafts)
-    lengths = here.counts.lengths
-    length = lengths.mean if lengths.walk is None else lengths.walk  # a log's mean is one of rounds, not of rows
-    if length is None:
+    # as the drafter works, and, where that is not as it is configured, as the config says
+    runs = {TRAINED: found.last, **({SERVED: found.base} if found.found else {})}
+    offline = [one for view, option in runs.items() if (one := _offline(case, view, option, drafts)) is not None]
+    if not offline:
         return
-    offline = Offline(length, drafts, rounds=here.rows)
-    said = verdict([offline], case.served, made)
+    length = offline[0].length
+    said = verdict(offline, case.served, made)
     kind, severity, means, fix = _MEANS[said.kind]
     if found.found and severity == ERROR:
         severity, means = NOTE, ""  # what was found in the files or samples comes first
     evidence = {"served": case.served, "offline": round(length, 3), "drafts a round": drafts, "reasons": said.reasons}
     evidence["missing"] = said.missing
+    evidence["definition"] = f"{offline[0].how} of the samples, mask {case.mask}, bonus counted"
     sentence = said.sentence
     if longest is None:
         severity = WARNING if severity == ERROR else severity
         sentence += f" (taken as {drafts} drafts a round, as --depth has it: --flags would tell)"
     yield Finding("served-length", kind, severity, sentence, evidence, fix, _REPORTS, "serving", 33, means)
+
+
+def _offline(case: Case, view: str, option: Option, drafts: int) -> Offline | None:
+    """The samples' accept length: of rounds, as a log's mean is, else of rows."""
+    here = measures(case).measure(option, diagnosis(case).samples, drafts)
+    lengths = here.counts.lengths
+    length, how = (lengths.mean, "mean of rows") if lengths.walk is None else (lengths.walk, "walk")
+    return None if length is None else Offline(length, drafts, view, rounds=here.rows, how=how)

@@ -166,9 +166,9 @@ def servable_folder(case: Case) -> Iterable[Finding]:
 
 @check("fingerprints", "K13", (CKPT,), ("vllm-project/vllm#26191",))
 def fingerprints(case: Case) -> Iterable[Finding]:
-    """What to compare after an upgrade, to know that the drafter has not changed."""
+    """Marks of the weights, to be compared after an upgrade; compares nothing itself."""
     from drafter.files.fingerprint import fingerprint
 
     marks = {path.name: fingerprint(path) for path in case.found.weights[:_SHOWN]}
-    title = "the same fingerprints after an upgrade: the drafter has not changed"
+    title = "the fingerprints of the weights are in the evidence, to be compared after an upgrade"
     yield Finding("fingerprints", "K13", OK, title, marks, reports=("vllm-project/vllm#26191",))

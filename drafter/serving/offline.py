@@ -21,12 +21,14 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Curve:
-    """`samples` in words. `joint[i]`: the share of `rows` whose first i + 1 drafts are all right."""
+    """`samples` in words. `joint[i]`: the share of `rows` whose first i + 1 drafts are all right. `walk` is the length
+    of the rounds of the text with all its drafts: what a log counts."""
 
     name: str
     samples: str
     joint: tuple[float, ...]
     rows: int
+    walk: float | None = None
 
     @property
     def drafts(self) -> int:
@@ -39,12 +41,12 @@ class Curve:
         return None
 
 
-def curve(name: str, samples: str, histogram: Sequence[int]) -> Curve | None:
+def curve(name: str, samples: str, histogram: Sequence[int], walk: float | None = None) -> Curve | None:
     """Of rows by accepted drafts; None where no row counts."""
     rows = sum(histogram)
     if not rows:
         return None
-    return Curve(name, samples, tuple(sum(histogram[i:]) / rows for i in range(1, len(histogram))), rows)
+    return Curve(name, samples, tuple(sum(histogram[i:]) / rows for i in range(1, len(histogram))), rows, walk)
 
 
 def trained_curve(views: Json, samples: str) -> Curve | None:
@@ -66,7 +68,7 @@ def served_curve(views: Json, server: str, samples: str, *, graphs: bool = True)
 
 def _scored(scored: Json, name: str, samples: str) -> Curve | None:
     lengths = scored["accept_length"]
-    return None if lengths is None else curve(name, samples, lengths["histogram"])
+    return None if lengths is None else curve(name, samples, lengths["histogram"], lengths["walk"]["length"])
 
 
 def _why_not(row: Json, graphs: Json | None) -> str:
@@ -94,8 +96,13 @@ def view_of(views: Json, server: str) -> Json | None:
 def judge(trained: Curve | None, served: Curve | None, length: float, made: Effective | None) -> Verdict:
     """What the accept length that users got and the offline ones say together."""
     known = [(TRAINED, trained), (SERVED, served)]
-    offline = [Offline(sum(c.joint) + 1, c.drafts, v, rounds=c.rows, joint=c.joint) for v, c in known if c is not None]
-    return verdict(offline, length, made)
+    return verdict([_offline(view, found) for view, found in known if found is not None], length, made)
+
+
+def _offline(view: str, found: Curve) -> Offline:
+    """A log's mean is one of rounds, not of rows: the walk, where there is one."""
+    length, how = (sum(found.joint) + 1, "mean of rows") if found.walk is None else (found.walk, "walk")
+    return Offline(length, found.drafts, view, rounds=found.rows, joint=found.joint, how=how)
 
 
 def curve_json(found: Curve | None, drafts: int | None) -> Json | None:
@@ -103,5 +110,11 @@ def curve_json(found: Curve | None, drafts: int | None) -> Json | None:
     if found is None:
         return None
     at = found.drafts if drafts is None else min(drafts, found.drafts)
-    said = {"name": found.name, "samples": found.samples, "rows": found.rows, "joint": list(found.joint)}
+    said = {
+        "name": found.name,
+        "samples": found.samples,
+        "rows": found.rows,
+        "joint": list(found.joint),
+        "walk": found.walk,
+    }
     return {**said, "drafts": at, "length": found.at(at)}

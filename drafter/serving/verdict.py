@@ -32,7 +32,8 @@ class Offline:
     """An accept length without a server. `joint`: P(the first i drafts are right), with which other K can be told.
 
     view: `trained` (as training computed it) or `served` (as the server does). samples: what they were to training.
-    rounds: how many rows or rounds it is a mean of, None where not known.
+    rounds: how many rows or rounds it is a mean of, None where not known. how: what it is a mean of, in words, if that
+    is known: of the rounds of the text (`walk`, what a log counts), or of rows.
     """
 
     length: float
@@ -41,6 +42,7 @@ class Offline:
     samples: str = UNKNOWN
     rounds: int | None = None
     joint: tuple[float, ...] = ()
+    how: str = ""
 
     def at(self, drafts: int) -> float | None:
         """The accept length with another number of drafts, None where it cannot be told."""
@@ -137,7 +139,8 @@ class _Compared:
             self.missing.append(f"{name} over {MIN_ROUNDS} rounds or more, not {one.rounds}")
         else:
             self.lengths[one.view, one.samples] = length
-            self.reasons.append(f"{name}: {length:.2f}")
+            how = one.how if one.drafts == self.drafts else "mean of rows"
+            self.reasons.append(f"{name}: {length:.2f}" + (f", {how}" if one.how else ""))
 
     def decide(self) -> Verdict:
         if self.tree:
@@ -187,11 +190,14 @@ class _Compared:
         if not near(self.served, predicted) and self.served < predicted:
             where = f"served {self.served:.2f}, the served view predicts {predicted:.2f}"
             return self._say(ENGINE, f"the engine: {where}; neither drafter nor wiring explains it")
-        if trained is None or not near(self.served, predicted):
+        if trained is None or trained <= predicted or near(trained, predicted):
             return None
-        if trained > predicted and not near(trained, predicted):
-            found = f"as trained {trained:.2f}, as this server computes it {predicted:.2f}, served {self.served:.2f}"
+        found = f"as trained {trained:.2f}, as this server computes it {predicted:.2f}, served {self.served:.2f}"
+        if near(self.served, predicted):
             return self._say(WIRING, f"the wiring: {found}")
+        if not near(self.served, trained) and self.served - predicted < trained - self.served:
+            between = "the wiring is wrong, and the server is not quite what its view says"
+            return self._say(WIRING, f"the wiring: {found}; {between}", "the server's exact version, flags and config")
         return None
 
     def _as_expected(self) -> Verdict | None:
@@ -240,7 +246,9 @@ class _Compared:
         found = f"look at the server: offline {length:.2f}, served {self.served:.2f}; the drafter {drafter}"
         known = (TRAINED, HELD_OUT) in self.lengths
         more = [] if known else ["whether the samples were trained on"]
-        return self._say(SERVER, found, "the served view: wiring or engine?", *more)
+        if not any(view == SERVED for view, _ in self.lengths):
+            more = ["the served view: wiring or engine?", *more]
+        return self._say(SERVER, found, *more)
 
 
 def verdict_json(found: Verdict) -> dict[str, Any]:

@@ -110,7 +110,8 @@ class Drafting(Probes):
         """`step --json` of a result of this session."""
         from drafter.results import step_ids, step_json
 
-        return {**step_json(result, {i: self.piece(i) for i in step_ids(result)}), "switched": self.switched()}
+        shown = {i: self.piece(i) for i in step_ids(result)}
+        return {"sample": str(self.sample.path), **step_json(result, shown), "switched": self.switched()}
 
     def tree(
         self,

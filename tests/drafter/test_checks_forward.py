@@ -321,8 +321,8 @@ def findings(folder: Path, world: World) -> dict[str, Finding]:
 def test_wrong_layers_say_what_to_write(tmp_path: Path) -> None:
     found = findings(tmp_path, healthy().ids(0, 2, 4))["configured-layers-are-not-the-trained-ones"]
     assert found.severity == "error" and "slots 1,2,3 (depths 2,4,6)" in found.title
-    assert "sglang: eagle_config.eagle_aux_hidden_state_layer_ids = [1, 3, 5]" in found.fix
-    assert "vllm: " in found.fix and "[2, 4, 6]" in found.fix
+    assert "sglang@0.5.23: eagle_config.eagle_aux_hidden_state_layer_ids = [1, 3, 5]" in found.fix
+    assert "vllm@0.33.0: " in found.fix and "[2, 4, 6]" in found.fix
     assert "exact paired test" in str(found.evidence["p"]) and found.evidence["rows"] == 268
 
 
@@ -333,6 +333,9 @@ def test_a_healthy_drafter_says_what_serving_should_reach(tmp_path: Path) -> Non
     length = measures(opened).measure(d.base, held_out).length
     found = next(f for f in run_checks(opened).findings if f.check == "it-works-offline")
     assert f"accept length {length:.2f}" in found.title and found.means == "healthy"
+    assert found.evidence["samples"] == f"{len(held_out)} of {len(opened.samples)}"
+    assert found.evidence["on"] == f"{len(held_out)} held-out samples"
+    assert (found.evidence["mask"], found.evidence["metric"]) == ("next", "next_token")
 
 
 def test_swapped_states_name_the_partner(tmp_path: Path) -> None:

@@ -77,6 +77,18 @@ def test_the_fault_is_named(tmp_path: Path, fault: Fault) -> None:
         assert report.failed and report.verdict_kind not in ("healthy", "unknown")
 
 
+@pytest.mark.parametrize(("norm", "server"), [(True, None), (False, None), (True, "vllm@0.33.0")])
+def test_right_ids_leave_sglang_without_the_norm(tmp_path: Path, norm: bool, server: str | None) -> None:
+    fault = next(fault for fault in FAULTS if fault.check == "layer-ids-differ")
+    folder = whole(tmp_path / "drafter", fault)
+    fault.breaks(folder)
+    training = folder / "config_speculators.json"
+    training.write_text(json.dumps({**json.loads(training.read_text()), "norm_before_residual": norm}))
+    report = checked(folder, target(tmp_path / "target", fault), server=server)
+    fix = next(f.fix for f in report.findings if f.check == "layer-ids-differ")
+    assert ("SGLang has no norm_before_residual on top of that" in fix) == (norm and server is None)
+
+
 def test_errors_come_with_a_verdict_of_their_kind(tmp_path: Path) -> None:
     by_name = {fault.name: fault for fault in FAULTS}
     kinds = {"empty_ids": "miswired", "nan": "broken-checkpoint", "never_trained": "untrained"}
@@ -98,6 +110,11 @@ def test_a_whole_one_has_neither_error_nor_warning(tmp_path: Path, sizes: tiny.S
     report = checked(whole(tmp_path / "drafter", fault), target(tmp_path / "target", fault))
     assert said(report, ERROR) == said(report, WARNING) == []
     assert {"vocab-map", "shapes", "numbers", "untrained", "files-whole"} <= {f.check for f in report.findings}
+    needed = next(one.why for one in report.not_checked if one.check == "flags-needed")
+    assert needed.startswith("no server flags") and "--speculative-algorithm EAGLE3" in needed
+    assert "flags-needed" not in {f.check for f in report.findings}
+    marks = next(f for f in report.findings if f.check == "fingerprints")
+    assert "to be compared after an upgrade" in marks.title and marks.severity == OK and marks.evidence
     assert report.verdict_kind == "unknown" and "not measured" in report.verdict
 
 

@@ -157,7 +157,7 @@ def test_every_combination_gives_a_kind_and_no_kind_without_both_numbers() -> No
             held_out, _, as_served, _ = chosen
             if found.kind == WIRING:
                 assert as_served is not None and held_out is not None and held_out > as_served
-                assert near(served, as_served)
+                assert near(served, as_served) or served - as_served < held_out - served
             if found.kind == ENGINE:
                 assert as_served is not None and served < as_served and not near(served, as_served)
             if found.kind == SHIFT:

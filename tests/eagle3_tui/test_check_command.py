@@ -171,7 +171,8 @@ def test_text_of_a_stranger_is_made_harmless() -> None:
 
 
 def test_long_evidence_is_cut_and_reasons_are_said_once() -> None:
-    evidence = {f"key {i}": "x" * 1000 for i in range(30)}
+    evidence: dict[str, object] = {"key a": "", "key b": [], "key c": {}, "key d": None}
+    evidence |= {f"key {i}": "x" * 1000 for i in range(30)}
     finding = {
         "check": "x",
         "kind": "K02",
@@ -185,4 +186,5 @@ def test_long_evidence_is_cut_and_reasons_are_said_once() -> None:
     data = {"findings": [finding], "verdict": "v", "verdict_kind": "unknown", "not_checked": skipped}
     lines = check_report.report("p", data).splitlines()
     assert max(map(len, lines)) < 400 and sum("key" in line for line in lines) == check_report.MOST_EVIDENCE
+    assert not any(f"key {name}" in line for name in "abcd" for line in lines) and "    and 18 more, in --json" in lines
     assert "  a, b: no sample" in lines

@@ -151,7 +151,7 @@ async def test_what_was_not_checked_says_what_would_allow_it(story: Path) -> Non
         view = await open_view(app, pilot)
         await pilot.press("tab")
         await settle(app, pilot)
-        assert [row[0] for row in rows(app, view, "skipped")] == ["flags", "served-length"]
+        assert [row[0] for row in rows(app, view, "skipped")] == ["flags", "flags-needed", "served-length"]
         assert "here: F takes the launch line" in dump(app)
         check_golden("doctor-skipped-80x24", dump(app))
         await pilot.press("enter")  # opens nothing
