@@ -13,7 +13,7 @@ from drafter.checkpoint.checkpoint import Checkpoint
 from drafter.checkpoint.facts import checkpoint_json
 from drafter.results import GroupScores, ScoreResult
 from drafter.scoring.counts import OrderingCounts
-from drafter.scoring.tallies import KINDS, METRICS, Count, SampleScore, bucket
+from drafter.scoring.tallies import KINDS, METRICS, Count, SampleScore, bucket, lengths_json
 from drafter.wiring import Ordering
 
 MOST_LOGGED = 50  # samples whose own scores go into the session log
@@ -32,18 +32,12 @@ def ordering_json(ordering: Ordering, counts: OrderingCounts) -> dict[str, Any]:
                 for name in METRICS
             }
         )
-    lengths = counts.lengths
     return {
         "slots": list(ordering),
         "rows": counts.accuracy.total,
         "steps": steps,
         "positions": positions_json(counts),
-        "accept_length": {
-            "mean": lengths.mean,
-            "rows": lengths.rows,
-            "histogram": list(lengths.histogram),
-            "walk": {"rounds": lengths.rounds, "tokens": lengths.tokens, "length": lengths.walk},
-        },
+        "accept_length": lengths_json(counts.lengths),
     }
 
 

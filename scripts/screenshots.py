@@ -70,7 +70,9 @@ async def shoot(name: str, size: tuple[int, int], keys: Keys) -> Path:
             svg = app.export_screenshot(title="eagle3-tui demo")
     path = OUT / f"{name}.svg"
     # where this package lies on the machine that made the picture is nobody's business
-    path.write_text(re.sub(r"/[^<>]*?/eagle3_tui/demo", "…/eagle3_tui/demo", svg), encoding="utf-8")
+    svg = re.sub(r"/[^<>]*?/eagle3_tui/demo", "…/eagle3_tui/demo", svg)
+    assert str(OUT.parent)[:8] not in svg, f"{name}: a path of this machine"
+    path.write_text(svg, encoding="utf-8")
     return path
 
 

@@ -15,11 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from drafter.checkpoint_compare.outcomes import Outcomes, lengths_json, longer, outcomes_json
+from drafter.checkpoint_compare.outcomes import Outcomes, longer, outcomes_json
 from drafter.errors import DrafterError
 from drafter.files.find import Found
 from drafter.files.json_file import read_json
 from drafter.scoring.compare import TIE, mcnemar
+from drafter.scoring.tallies import lengths_json
 
 MAX_METRICS = 64
 STATES = ("training_state.json", "trainer_state.json")

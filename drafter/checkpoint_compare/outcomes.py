@@ -20,7 +20,7 @@ from drafter.errors import DrafterError
 from drafter.scoring.compare import mcnemar
 from drafter.scoring.counts import Truths, count, length_rows, next_token_hits, row_mask, rows_needed
 from drafter.scoring.sweep import truths_of
-from drafter.scoring.tallies import Count, Lengths
+from drafter.scoring.tallies import Count, Lengths, lengths_json
 from drafter.wiring import Ordering, Wiring
 
 Poll = Callable[[], None]
@@ -308,15 +308,6 @@ def outcomes_json(outcomes: Outcomes) -> dict[str, Any]:
         "warnings": list(outcomes.warnings),
         "samples": len(outcomes.samples),
         "skipped": [{"path": str(path), "error": error} for path, error in outcomes.skipped.items()],
-    }
-
-
-def lengths_json(lengths: Lengths) -> dict[str, Any]:
-    return {
-        "mean": lengths.mean,
-        "rows": lengths.rows,
-        "histogram": list(lengths.histogram),
-        "walk": {"rounds": lengths.rounds, "tokens": lengths.tokens, "length": lengths.walk},
     }
 
 

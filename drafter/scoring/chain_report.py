@@ -20,7 +20,7 @@ from drafter.scoring.breaks import MOST, Breaks, breaks_json, find_breaks
 from drafter.scoring.counts import OrderingCounts, Truths, count, length_rows, next_token_hits, row_mask, rows_needed
 from drafter.scoring.expected import length_of_conditionals, length_of_joints
 from drafter.scoring.sweep import truths_of
-from drafter.scoring.tallies import Count, Lengths
+from drafter.scoring.tallies import Count, Lengths, lengths_json
 from drafter.wiring import Ordering, Wiring
 
 Poll = Callable[[], None]
@@ -173,15 +173,6 @@ def expected_json(counts: OrderingCounts) -> dict[str, float | None]:
         "conditional": length_of_conditionals([step.conditional.ratio for step in steps]),
         "joint": length_of_joints([step.joint.ratio for step in steps]),
         "marginal": length_of_conditionals([step.marginal.ratio for step in steps]),
-    }
-
-
-def lengths_json(lengths: Lengths) -> dict[str, Any]:
-    return {
-        "mean": lengths.mean,
-        "rows": lengths.rows,
-        "histogram": list(lengths.histogram),
-        "walk": {"rounds": lengths.rounds, "tokens": lengths.tokens, "length": lengths.walk},
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import Any
 
 MASK_MODES = ("next", "same", "predicted", "all")
 FIRST_ROWS = 32  # rows in the first bucket of positions; each bucket after it ends where its rows have doubled
@@ -68,6 +69,16 @@ class Lengths:
     def walk(self) -> float | None:
         """Tokens emitted a round when the recorded text is decoded round by round: what a server's log would say."""
         return self.tokens / self.rounds if self.rounds else None
+
+
+def lengths_json(lengths: Lengths) -> dict[str, Any]:
+    """Accept lengths as every command prints them; the bonus token counts."""
+    return {
+        "mean": lengths.mean,
+        "rows": lengths.rows,
+        "histogram": list(lengths.histogram),
+        "walk": {"rounds": lengths.rounds, "tokens": lengths.tokens, "length": lengths.walk},
+    }
 
 
 @dataclass(frozen=True, slots=True)

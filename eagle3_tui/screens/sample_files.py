@@ -85,7 +85,7 @@ def remark(path: Path, known: Surveyed | None, state: State) -> tuple[str, str]:
     if known is not None and known.problem:
         return known.problem, "bad" if known.error or known.supervised == 0 else "warn"
     group = state.group_of(path)
-    return (group, "dim") if group else (str(path.parent), "dim")
+    return (group.rpartition("/")[2], "dim") if group else (str(path.parent), "dim")
 
 
 def score_of(state: State, path: Path) -> SampleScore | None:
