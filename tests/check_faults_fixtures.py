@@ -156,6 +156,8 @@ FAULTS = (
     ),
     Fault("rope_theta_10000_instead_of_100000", ("K06",), config=_rope(rope_theta=10000.0)),
     Fault("rope_theta_500000", ("K06",), config=_rope(rope_theta=500000.0)),
+    # inverse frequencies of 128 dimensions cut to 64 are those of the square root of the base
+    Fault("rope_inv_freq_for_dim_128_truncated_to_64", ("K06",), config=_rope(rope_theta=100000.0**0.5)),
     Fault("all_positions_zero", ("K06",), config=_rope(rope_type="linear", factor=1e9)),
     Fault("hidden_shifted_wrong (x[j+1] with g[j+1])", ("K08",), sample=_early),
     Fault("d2t_used_as_absolute", ("K03",), weights=lambda w: w.update(d2t=torch.arange(len(w["d2t"])) + w["d2t"])),
