@@ -5,10 +5,9 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
@@ -17,35 +16,16 @@ from drafter.log import read_log
 from eagle3_tui import accept_report, cli
 from tests import reference_scores, tiny
 from tests.drafter.chain_cases import K, agreeable_world
+from tests.eagle3_tui.command import Run
 from tests.reference.rounds import PlainServer, decode
 from tests.tiny_world import V1_SLOTS, World
 
 torch.set_num_threads(1)
 
 
-class Ran(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ran]
-
-
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     return agreeable_world(tmp_path_factory.mktemp("accept"))
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-    def run(*words: object) -> Ran:
-        code = cli.main([str(word) for word in words])
-        return Ran(code, *capsys.readouterr())
-
-    return run
 
 
 def words(world: World, *more: object) -> list[object]:

@@ -4,28 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from eagle3_tui import cli
 from tests import tiny
+from tests.eagle3_tui.command import Run
 from tests.tiny_world import World, tiny_world
 
 torch.set_num_threads(1)
-
-
-class Ran(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ran]
 
 
 @pytest.fixture(scope="module")
@@ -44,17 +33,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     (made.output / "5/val_metrics.json").write_text('{"full_acc_0_epoch": 0.41, "loss_epoch": 2.5}')
     (made.output / "checkpoint_best").symlink_to("7")
     return made
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-    def run(*words: object) -> Ran:
-        code = cli.main([str(word) for word in words])
-        return Ran(code, *capsys.readouterr())
-
-    return run
 
 
 def test_help(run: Run) -> None:

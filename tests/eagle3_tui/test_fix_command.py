@@ -3,43 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import torch
 
-from eagle3_tui import cli
 from tests import tiny
+from tests.eagle3_tui.command import Run
 from tests.tiny_world import V1_SLOTS, World, tiny_world
 
 torch.set_num_threads(1)
 
 
-class Ran(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ran]
-
-
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     return tiny_world(tmp_path_factory.mktemp("fix"), count=1)
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-    def run(*words: object) -> Ran:
-        code = cli.main([str(word) for word in words])
-        return Ran(code, *capsys.readouterr())
-
-    return run
 
 
 def test_help_shows_what_has_an_effect(run: Run) -> None:
