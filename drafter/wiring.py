@@ -49,6 +49,16 @@ class Wiring:
         them that looks for another name.
     lost_norm: a final norm that the checkpoint lacks is `refused`, or `ones` as in a server.
     fc: `applied`, or `skipped` where its input is as wide as the drafter already (SGLang tells by the width).
+
+    Of what a program may get wrong, and no file says:
+    row_ids: a recorded row is fed the token after its state (`next`), or its own (`same`: ids that were not shifted).
+    feedback: a later step is fed the drafter's last state (`own`), that state through `fc` once more, in the place of
+        every input (`through_fc`), or what step 0 was fed (`first`).
+    fed_ids: a draft is fed by its target id, or by its number in the draft vocabulary (`draft`: d2t forgotten).
+    draft_keys: a later step sees the keys of its row's past and of the chain's earlier drafts (`kept`), all but those
+        of the earlier drafts (`forgotten`), or only those of its own steps >= 1 (`alone`).
+    residual: a layer hands on its MLP's output with the residual (`kept`), without it to the layer above
+        (`lost_between`), or without it to the final norm (`lost_at_end`).
     """
 
     view: str
@@ -70,6 +80,11 @@ class Wiring:
     upper_norms: str = "own"
     lost_norm: str = "refused"
     fc: str = "applied"
+    row_ids: str = "next"
+    feedback: str = "own"
+    fed_ids: str = "target"
+    draft_keys: str = "kept"
+    residual: str = "kept"
 
     @classmethod
     def trained(cls, config: DrafterConfig) -> Wiring:
@@ -86,6 +101,12 @@ class Wiring:
     def changed(self, **fields: Any) -> Wiring:
         """This wiring with other values of some fields."""
         return replace(self, **fields)
+
+    def of_rows(self) -> Wiring:
+        """This wiring without what makes no difference to the keys and values of recorded rows."""
+        window = "none" if self.window == "none" else "moving"
+        residual = "kept" if self.residual == "lost_at_end" else self.residual
+        return replace(self, window=window, residual=residual, **_LATER)
 
     def switched(self, name: str, value: str) -> Wiring:
         """This wiring with one switch set from text, as the command line and the screen give it.
@@ -144,6 +165,24 @@ SWITCHES: dict[str, tuple[str, ...]] = {
     "upper_norms": ("own", "ones"),
     "lost_norm": ("refused", "ones"),
     "fc": ("applied", "skipped"),
+    "row_ids": ("next", "same"),
+    "feedback": ("own", "through_fc", "first"),
+    "fed_ids": ("target", "draft"),
+    "draft_keys": ("kept", "forgotten", "alone"),
+    "residual": ("kept", "lost_between", "lost_at_end"),
+}
+# what only later steps and the way out read, at one value each
+_LATER: dict[str, Any] = {
+    "view": "",
+    "norm_output": False,
+    "final_norm": True,
+    "lost_norm": "refused",
+    "head": "own",
+    "d2t": "data",
+    "positions": "advance",
+    "feedback": "own",
+    "fed_ids": "target",
+    "draft_keys": "kept",
 }
 
 

@@ -209,6 +209,13 @@ _SWITCH_HELP = {
     "upper_norms": "The norms before the layers above the first: the checkpoint's own, or ones.",
     "lost_norm": "A final norm that the checkpoint lacks: refused, or ones as in a server.",
     "fc": "fc is applied, or skipped where its input is as wide as the drafter already.",
+    "row_ids": "A recorded row is fed the token after its state, or its own (ids that a program did not shift).",
+    "feedback": "A later step is fed the drafter's own state, that state through fc once more, or what step 0 was fed.",
+    "fed_ids": "A draft is fed by its target id, or by its number in the draft vocabulary (d2t forgotten).",
+    "draft_keys": "A later step sees its row's past and the chain's drafts (kept), no earlier draft (forgotten), or "
+    "only the chain's drafts (alone).",
+    "residual": "A layer's MLP output is handed on with the residual, without it between layers, or without it at the "
+    "end.",
 }
 
 

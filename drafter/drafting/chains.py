@@ -18,7 +18,6 @@ from drafter.drafting.context import BLOCK, Context, SampleRun
 from drafter.model.attention import Seen
 from drafter.model.drafter import Eagle3Drafter
 from drafter.model.layer import LayerInput, Place
-from drafter.model.projection import TokenHalf
 from drafter.wiring import Ordering, Wiring
 
 Poll = Callable[[], None]
@@ -54,12 +53,13 @@ def draft_steps(
         keep = len(rows) if own_tokens or parallel else int((rows + 2 + k <= run.sample.length - 1).sum())
         if keep == 0:
             return
-        rows, here, seen = rows[:keep], here[:keep], [layer.head(keep) for layer in seen]
+        rows, here, seen = rows[:keep], here[:keep], [layer.take(slice(keep)) for layer in seen]
         if parallel:
             given = run.masked(keep, wiring)
         else:
-            tokens = _next_tokens(run, here, k + 1, wiring, logits[:keep] if own_tokens else None)
-            given = drafter.first_input(drafter.feedback(hidden[:keep], wiring), tokens, wiring)
+            drafts = logits[:keep].argmax(-1) if own_tokens else None
+            tokens = run.forced(wiring).take(here + k + 1) if drafts is None else run.drafted(drafts, wiring)
+            given = run.fed(context, here, hidden[:keep], tokens)
 
 
 def forward(
@@ -69,15 +69,9 @@ def forward(
     now, hidden = [], given.residual
     for i, layer in enumerate(place.layers):
         given = given if i == 0 else drafter.next_input(hidden, layer)
-        now.append(seen[i].with_own(*layer.keys_values(given, place)) if k else seen[i])
+        now.append(seen[i].with_own(*layer.keys_values(given, place), k, place.draft_keys) if k else seen[i])
         hidden = layer.forward(given, place, now[i])
     return hidden, now
-
-
-def _next_tokens(run: SampleRun, rows: Tensor, k: int, wiring: Wiring, logits: Tensor | None) -> TokenHalf:
-    if logits is None:
-        return run.tokens(wiring).take(rows + k)
-    return run.drafter.token_half(run.drafter.to_target(logits.argmax(-1), wiring), wiring)
 
 
 def draft_ids(

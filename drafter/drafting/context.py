@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -61,7 +61,7 @@ class _Part:
 
 
 class _Tokens:
-    """The token halves of x[1..T-1], computed block by block where somebody asks for rows of them."""
+    """The token halves of some ids, computed block by block where somebody asks for rows of them."""
 
     def __init__(self, drafter: Eagle3Drafter, ids: Tensor, wiring: Wiring) -> None:
         self._drafter, self._ids, self._wiring = drafter, ids, wiring
@@ -69,7 +69,7 @@ class _Tokens:
         self._half: TokenHalf | None = None
 
     def take(self, rows: Tensor) -> TokenHalf:
-        """The halves at `rows` [n]: row t's token at step k is entry t + k."""
+        """The halves at `rows` [n]."""
         wanted = (rows // BLOCK).unique().cpu()
         for block in wanted[~self._there[wanted]].tolist():
             self._fill(block)
@@ -99,20 +99,47 @@ class SampleRun:
         self.drafter, self.sample = drafter, sample
         self.rows = sample.length - 1
         self.ids = sample.ids
-        self._tokens: dict[tuple[str, bool], _Tokens] = {}
+        self._tokens: dict[tuple[str, ...], _Tokens] = {}
         self._masked: dict[Wiring, LayerInput] = {}
         self._states: dict[tuple[int, int, int], Tensor] = {}
         self._parts: dict[tuple[int, int], _Part] = {}
         self._parts_of: Fusion | None = None
         self._contexts: OrderedDict[tuple[Ordering, Wiring], Context] = OrderedDict()
 
-    def tokens(self, wiring: Wiring) -> _Tokens:
-        """The halves of x[1..T-1]. Raises SampleError for ids outside of the embedding."""
-        key = (wiring.embedding, wiring.qkv_bias)
+    # ------------------------------------------------------------------ tokens
+
+    def committed(self, wiring: Wiring) -> _Tokens:
+        """Entry t is the token of row t at step 0: x[t+1], or x[t]. Raises SampleError for ids without an embedding."""
+        if wiring.row_ids == "same":
+            return self._halves("same", wiring, lambda: self.ids[:-1])
+        return self._halves("next", wiring, lambda: self.ids[1:])
+
+    def forced(self, wiring: Wiring) -> _Tokens:
+        """Entry t + k is what row t is fed at step k >= 1 if the sample's own x[t+1+k] was drafted."""
+        if wiring.fed_ids == "draft":
+            return self._halves(f"draft {wiring.d2t}", wiring, lambda: self._draft_numbers(wiring)[1:])
+        return self._halves("next", wiring, lambda: self.ids[1:])
+
+    def drafted(self, draft_ids: Tensor, wiring: Wiring) -> TokenHalf:
+        """The halves of the drafts `draft_ids` [n], each of which is looked up once: many rows draft the same."""
+        ids, places = self.drafter.fed_ids(draft_ids, wiring).unique(return_inverse=True)
+        return self.drafter.token_half(ids, wiring).take(places)
+
+    def _draft_numbers(self, wiring: Wiring) -> Tensor:
+        """[T] draft ids of the tokens; one that cannot be drafted is never fed after a right draft, and stays."""
+        known = self.drafter.vocab(wiring).draft_ids
+        drafts = known[self.ids.clamp(0, len(known) - 1)]
+        return torch.where((drafts >= 0) & (self.ids < len(known)), drafts, self.ids)
+
+    def _halves(self, name: str, wiring: Wiring, ids: Callable[[], Tensor]) -> _Tokens:
+        key = (name, wiring.embedding, str(wiring.qkv_bias))
         if key not in self._tokens:
-            self.drafter.embedding(wiring).check(self.ids[1:])
-            self._tokens[key] = _Tokens(self.drafter, self.ids[1:], wiring)
+            wanted = ids()
+            self.drafter.embedding(wiring).check(wanted)
+            self._tokens[key] = _Tokens(self.drafter, wanted, wiring)
         return self._tokens[key]
+
+    # ------------------------------------------------------------------ rows
 
     def masked(self, rows: int, wiring: Wiring) -> LayerInput:
         """What P-EAGLE feeds `rows` rows at any step >= 1."""
@@ -126,7 +153,7 @@ class SampleRun:
         rotary = self.drafter.rotary(wiring.rope, self.rows + k)
         width = self.drafter.config.sliding_window if wiring.window != "none" else None
         window = None if width is None else Window(width, k if wiring.window == "moving" else 0)
-        return Place(rows, rows + ahead, rotary, self.drafter.layers_of(wiring), window)
+        return Place(rows, rows + ahead, rotary, self.drafter.layers_of(wiring), window, wiring.draft_keys)
 
     def states(self, slot: int, start: int, stop: int) -> Tensor:
         """[stop - start, Ht] of a slot, where and as the drafter runs; a small sample's states are kept."""
@@ -140,11 +167,14 @@ class SampleRun:
         return rows
 
     def context(self, ordering: Ordering, wiring: Wiring, rows: int, poll: Callable[[], None]) -> Context:
-        """The context of `ordering` with at least `rows` rows filled; `poll` is called between blocks."""
-        key = (ordering, wiring)
+        """The context of `ordering` with at least `rows` rows filled; `poll` is called between blocks.
+
+        Wirings that only differ in later steps share their tensors.
+        """
+        key = (ordering, wiring.of_rows())
         context = self._contexts.get(key)
         if context is None:
-            context = self._contexts[key] = self._empty(ordering, wiring)
+            context = self._contexts[key] = self._empty(*key)
             while len(self._contexts) > 2 and len(self._contexts) * context.nbytes > MAX_CONTEXTS:
                 self._contexts.popitem(last=False)
         self._contexts.move_to_end(key)
@@ -152,7 +182,7 @@ class SampleRun:
             poll()
             if context.filled < rows:  # what ran in the poll may have filled it
                 self._fill(context, min(context.filled + BLOCK, self.rows))
-        return context
+        return replace(context, wiring=wiring)
 
     def _empty(self, ordering: Ordering, wiring: Wiring) -> Context:
         drafter, placement = self.drafter, self.drafter.placement
@@ -172,7 +202,7 @@ class SampleRun:
         place = self.place(rows, 0, wiring)
         layers = place.layers
         g = self._fused(context.ordering, wiring, start, stop)
-        given = self.drafter.first_input(g, self.tokens(wiring).take(rows), wiring)
+        given = self.drafter.first_input(g, self.committed(wiring).take(rows), wiring)
         context.residual[start:stop], context.normed[start:stop] = given.residual, given.normed
         for i, layer in enumerate(layers):
             self._store(context, i, start, *layer.keys_values(given, place))
@@ -218,5 +248,12 @@ class SampleRun:
 
     def given(self, context: Context, rows: Tensor) -> LayerInput:
         """The step-0 input of `rows`, which are filled."""
-        tokens = self.tokens(context.wiring).take(rows)
+        tokens = self.committed(context.wiring).take(rows)
         return LayerInput(context.residual[rows], context.normed[rows], tokens)
+
+    def fed(self, context: Context, rows: Tensor, hidden: Tensor, tokens: TokenHalf) -> LayerInput:
+        """The input of a later step of `rows` [n]: `tokens` beside what comes back of h [n, H] of the step before."""
+        wiring = context.wiring
+        if wiring.feedback == "first":
+            return LayerInput(context.residual[rows], context.normed[rows], tokens)
+        return self.drafter.first_input(self.drafter.feedback(hidden, wiring), tokens, wiring)

@@ -85,6 +85,8 @@ def rounds(
         raise WiringError(f"refresh {refresh!r}", expected=f"one of {', '.join(REFRESHES)}")
     if depth < 1:
         raise WiringError(f"{depth} draft steps", expected="at least 1")
+    if refresh == "drafted" and wiring.draft_keys == "forgotten":
+        raise WiringError("draft_keys forgotten with refresh drafted", expected="keys that are kept, or refresh target")
     check_ordering(ordering, len(run.sample.slots), run.drafter.fusion.inputs)
     runs = supervised_runs(run.sample.supervised)
     made: Iterator[Round]
@@ -207,11 +209,10 @@ class _Server:
 
     def _fed(self) -> LayerInput:
         """The token just drafted beside the state it came from, or P-EAGLE's mask."""
-        drafter, wiring = self._run.drafter, self._wiring
-        if drafter.config.parallel:
-            return self._run.masked(1, wiring)
-        tokens = drafter.token_half(drafter.to_target(self._best[None], wiring), wiring)
-        return drafter.first_input(drafter.feedback(self._hidden, wiring), tokens, wiring)
+        run, wiring = self._run, self._wiring
+        if run.drafter.config.parallel:
+            return run.masked(1, wiring)
+        return run.fed(self._context, self._here, self._hidden, run.drafted(self._best[None], wiring))
 
     def keep(self, accepted: int) -> None:
         """The rows after the one drafted from keep what the first `accepted` drafts made."""

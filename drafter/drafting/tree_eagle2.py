@@ -18,9 +18,7 @@ from drafter.drafting.chains import Poll, forward
 from drafter.drafting.context import BLOCK, Context, SampleRun
 from drafter.drafting.tree import Node, Tree, TreePlan
 from drafter.errors import WiringError
-from drafter.model.attention import Seen
 from drafter.model.drafter import Eagle3Drafter
-from drafter.model.projection import TokenHalf
 from drafter.wiring import Ordering, Wiring
 
 MAX_BYTES = 1 << 26  # of one level's scores and logits
@@ -121,12 +119,13 @@ def _search(run: SampleRun, context: Context, rows: Tensor, plan: TreePlan, poll
             break
         best = _best_first(level.scores)[:, :topk]  # [B, K] places in this level
         source = _sources(best // topk, beam.shape[1])
-        tokens = _token_half(run, level.draft_ids.gather(1, best).flatten(), wiring)
-        given = drafter.first_input(drafter.feedback(hidden[source], wiring), tokens, wiring)
+        places = here.repeat_interleave(topk)
+        tokens = run.drafted(level.draft_ids.gather(1, best).flatten(), wiring)  # beams hold the same ones often
+        given = run.fed(context, places, hidden[source], tokens)
         if k == 0 or not plan.keeps_slots:
-            seen = [Seen(s.keys, s.values, s.own_keys[source], s.own_values[source]) for s in seen]
+            seen = [layer.take(source) for layer in seen]
         before = sum(x.scores.shape[1] for x in levels[:-1])
-        beam, scores, places = best + before, level.scores.gather(1, best), here.repeat_interleave(topk)
+        beam, scores = best + before, level.scores.gather(1, best)
     return _forest(run, wiring, rows, plan, levels)
 
 
@@ -134,12 +133,6 @@ def _sources(slots: Tensor, width: int) -> Tensor:
     """[B * K] rows of the last pass, of B beams of `width`, from which the nodes at `slots` [B, K] go on."""
     first = torch.arange(len(slots), device=slots.device) * width  # [B]
     return (first[:, None] + slots).flatten()
-
-
-def _token_half(run: SampleRun, draft_ids: Tensor, wiring: Wiring) -> TokenHalf:
-    """Of the nodes' tokens [n], each of which is looked up once: beams hold the same ones often."""
-    ids, places = run.drafter.to_target(draft_ids, wiring).unique(return_inverse=True)
-    return run.drafter.token_half(ids, wiring).take(places)
 
 
 def _expand(logits: Tensor, beam: Tensor, scores: Tensor, plan: TreePlan) -> _Level:

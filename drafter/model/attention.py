@@ -6,7 +6,7 @@ P-EAGLE's (its depths are the steps).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -27,27 +27,33 @@ class Window:
 @dataclass(frozen=True)
 class Seen:
     """The keys and values of one layer: `keys`, `values` [R, nk, hd] of step 0, `own_keys`, `own_values`
-    [n, j, nk, hd] of steps 1..j of each row. A value may have another size than a key."""
+    [n, j, nk, hd] of the steps from `since` on of each row. A value may have another size than a key. `past` is False
+    where the keys of step 0 are not seen."""
 
     keys: Tensor
     values: Tensor
     own_keys: Tensor
     own_values: Tensor
+    since: int = 1
+    past: bool = True
 
     @classmethod
     def first(cls, keys: Tensor, values: Tensor, rows: int) -> Seen:
         """What `rows` rows see at step 0: no keys of their own beside those of step 0."""
         own = [x.new_empty(rows, 0, *x.shape[1:]) for x in (keys, values)]
-        return cls(keys, values, *own)
+        return cls(keys, values, own[0], own[1])
 
-    def with_own(self, keys: Tensor, values: Tensor) -> Seen:
-        """One step later: keys, values [n, nk, hd] of that step joined to each row's own."""
-        own = torch.cat([self.own_keys, keys[:, None]], 1), torch.cat([self.own_values, values[:, None]], 1)
-        return Seen(self.keys, self.values, *own)
+    def with_own(self, keys: Tensor, values: Tensor, step: int, draft_keys: str = "kept") -> Seen:
+        """At `step`: its keys, values [n, nk, hd] joined to each row's own, as far as `draft_keys` keeps those."""
+        keys, values = keys[:, None], values[:, None]
+        if draft_keys == "forgotten":
+            return replace(self, own_keys=keys, own_values=values, since=step)
+        own = torch.cat([self.own_keys, keys], 1), torch.cat([self.own_values, values], 1)
+        return replace(self, own_keys=own[0], own_values=own[1], past=draft_keys != "alone")
 
-    def head(self, rows: int) -> Seen:
-        """The first `rows` rows alone."""
-        return Seen(self.keys, self.values, self.own_keys[:rows], self.own_values[:rows])
+    def take(self, rows: Tensor | slice) -> Seen:
+        """What these of the rows see."""
+        return replace(self, own_keys=self.own_keys[rows], own_values=self.own_values[rows])
 
 
 def attend(q: Tensor, rows: Tensor, seen: Seen, scale: float, window: Window | None = None) -> Tensor:
@@ -61,10 +67,11 @@ def attend(q: Tensor, rows: Tensor, seen: Seen, scale: float, window: Window | N
     by_head = grouped.permute(1, 0, 2, 3).reshape(nk, n * (nh // nk), hd)
     scores = torch.bmm(by_head, keys.permute(1, 2, 0))  # [nk, n * g, s]
     scores = scores.view(nk, n, nh // nk, stop - start).permute(1, 0, 2, 3).float()  # [n, nk, g, s]
-    scores = scores.masked_fill(_hidden(rows, start, stop, window)[:, None, None, :], float("-inf"))
+    hidden = _hidden(rows, start, stop, window) | (not seen.past)
+    scores = scores.masked_fill(hidden[:, None, None, :], float("-inf"))
     own = torch.einsum("nkgd,njkd->nkgj", grouped, seen.own_keys).float()  # [n, nk, g, j]
     if window is not None:
-        behind = window.step - torch.arange(1, own.shape[-1] + 1, device=q.device)  # [j]
+        behind = window.step - torch.arange(seen.since, seen.since + own.shape[-1], device=q.device)  # [j]
         own = own.masked_fill(behind >= window.width, float("-inf"))
     weights = torch.softmax(torch.cat([scores, own], dim=-1) * scale, dim=-1).to(q.dtype)
     past = weights[..., : stop - start].permute(1, 0, 2, 3).reshape(nk, n * (nh // nk), stop - start)

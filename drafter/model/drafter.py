@@ -21,7 +21,7 @@ from torch import Tensor
 
 from drafter.checkpoint.config import DrafterConfig, Rope
 from drafter.checkpoint.vocab_map import VocabMap
-from drafter.errors import CheckpointError
+from drafter.errors import CheckpointError, WiringError
 from drafter.model.device import Placement
 from drafter.model.embedding import EmbeddingTable
 from drafter.model.fusion import Fusion
@@ -78,8 +78,10 @@ class Eagle3Drafter:
 
     def _layers(self, kept: LayersKept) -> list[DecoderLayer]:
         if kept not in self._stacks:
-            weights = kept.weights(self._weights)
-            self._stacks[kept] = [DecoderLayer(weights, i, self.config) for i in range(self.config.num_layers)]
+            weights, count = kept.weights(self._weights), self.config.num_layers
+            self._stacks[kept] = [
+                DecoderLayer(weights, i, self.config, kept.hands_on_residual(i, count)) for i in range(count)
+            ]
         return self._stacks[kept]
 
     def _fusion(self, kept: FusionKept) -> Fusion:
@@ -145,8 +147,23 @@ class Eagle3Drafter:
     # ------------------------------------------------------------------ out
 
     def feedback(self, hidden: Tensor, wiring: Wiring) -> Tensor:
-        """What the next draft step is fed: h [n, H] before or after the final norm."""
-        return self._final_norm(hidden, "norm_output", wiring) if wiring.norm_output else hidden
+        """What the next draft step is fed: h [n, H] before or after the final norm, or through `fc` once more.
+
+        Raises WiringError where `fc` cannot take it.
+        """
+        own = self._final_norm(hidden, "norm_output", wiring) if wiring.norm_output else hidden
+        if wiring.feedback != "through_fc":
+            return own
+        fusion = self.fusion_of(wiring)
+        if fusion.width != own.shape[-1]:
+            raise WiringError(
+                f"feedback through_fc of a state {own.shape[-1]} wide", expected=f"{fusion.width}, as fc takes"
+            )
+        return fusion([own] * fusion.inputs)
+
+    def fed_ids(self, draft_ids: Tensor, wiring: Wiring) -> Tensor:
+        """The ids by which the drafts `draft_ids` are looked up in the embedding at the next step."""
+        return draft_ids if wiring.fed_ids == "draft" else self.to_target(draft_ids, wiring)
 
     def logits(self, hidden: Tensor, wiring: Wiring) -> Tensor:
         """[n, D] float32 over the draft vocabulary."""

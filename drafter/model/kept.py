@@ -22,15 +22,20 @@ _UPPER_NORM = re.compile(r"layers\.[1-9]\d*\.input_layernorm\.weight")
 
 @dataclass(frozen=True)
 class LayersKept:
-    """The optional tensors of the decoder layers, each kept or left out."""
+    """The optional tensors of the decoder layers, each kept or left out, and the residual."""
 
     qkv_bias: bool = True
     qk_norm: bool = True
     upper_norms: str = "own"
+    residual: str = "kept"
 
     @classmethod
     def of(cls, wiring: Wiring) -> LayersKept:
-        return cls(wiring.qkv_bias, wiring.qk_norm, wiring.upper_norms)
+        return cls(wiring.qkv_bias, wiring.qk_norm, wiring.upper_norms, wiring.residual)
+
+    def hands_on_residual(self, layer: int, count: int) -> bool:
+        """Whether `layer` of `count` adds its residual to what its MLP gives."""
+        return self.residual != ("lost_at_end" if layer == count - 1 else "lost_between")
 
     def weights(self, weights: Weights) -> Weights:
         """`weights` as the layers find them; the tensors themselves are shared."""

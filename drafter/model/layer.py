@@ -39,13 +39,14 @@ class LayerInput:
 @dataclass(frozen=True)
 class Place:
     """Where a block stands at one step: `rows` [n] ascending, their `positions` [n], the rotation, the layers that it
-    passes, the window."""
+    passes, the window, and what a draft sees of the keys before it (`Wiring.draft_keys`)."""
 
     rows: Tensor
     positions: Tensor
     rotary: Rotary
     layers: Sequence[DecoderLayer]
     window: Window | None = None
+    draft_keys: str = "kept"
 
 
 class Attention(Protocol):
@@ -68,11 +69,13 @@ _ATTENTION: dict[str, type[Gqa] | type[Mla]] = {"gqa": Gqa, "mla": Mla}
 
 
 class DecoderLayer:
-    def __init__(self, weights: Weights, index: int, config: DrafterConfig) -> None:
+    """`adds_residual` is False for a program that hands on the MLP's output alone."""
+
+    def __init__(self, weights: Weights, index: int, config: DrafterConfig, adds_residual: bool = True) -> None:
         if config.attention not in _ATTENTION:
             raise CheckpointError(f"attention {config.attention!r}, which this version does not compute")
         name, self._eps = f"layers.{index}", config.rms_norm_eps
-        self._windowed = config.window_of(index) is not None
+        self._windowed, self._adds_residual = config.window_of(index) is not None, adds_residual
         self.attention: Attention = _ATTENTION[config.attention](weights, f"{name}.self_attn", config)
         self.input_norm = weight_of(weights, f"{name}.input_layernorm.weight")
         self._norm = weight_of(weights, f"{name}.post_attention_layernorm.weight")
@@ -90,4 +93,5 @@ class DecoderLayer:
         mixed = attend(q, place.rows, seen, attention.scale(place.rotary), window)
         y = given.residual + attention.out(mixed)
         x = rms_norm(y, self._norm, self._eps)
-        return y + self._down(F.silu(self._gate(x)) * self._up(x))
+        out: Tensor = self._down(F.silu(self._gate(x)) * self._up(x))
+        return y + out if self._adds_residual else out

@@ -49,6 +49,8 @@ class ReferenceDrafter:
       0, which matters to dynamic RoPE alone;
     - windows: for each layer, over how many rows it looks (None: all); in training they are counted from row t at
       every step, and a row's own later steps are never left out; moving_windows: from the row's position, as served;
+    - residual: "kept"; "lost_between", "lost_at_end": a layer's output is that of its MLP alone, below another layer or
+      in the last one;
     - head: "own", or "tied" (the first D rows of the embedding); another head is another `lm_head.weight`.
     """
 
@@ -72,6 +74,7 @@ class ReferenceDrafter:
         windows: Sequence[int | None] = (),
         moving_windows: bool = False,
         logit_scale: float = 1.0,
+        residual: str = "kept",
         head: str = "own",
         draft_vocab: int | None = None,
         mask_token: int | None = None,
@@ -81,7 +84,7 @@ class ReferenceDrafter:
         self.rope = rope or Rope(rope_theta)
         self.norm_before_residual, self.norm_output, self.double_norm = norm_before_residual, norm_output, double_norm
         self.final_norm, self.positions, self.logit_scale = final_norm, positions, logit_scale
-        self.mask_token, self.first_position = mask_token, first_position
+        self.mask_token, self.first_position, self.residual = mask_token, first_position, residual
         if head == "tied":
             self.w.tensors["lm_head.weight"] = self.w.tensors["embed_tokens.weight"][:draft_vocab]
         self.num_layers = 1
@@ -120,6 +123,13 @@ class ReferenceDrafter:
         gate = torch.nn.functional.silu(self.w.linear(x, f"{at}.gate_proj"))
         return self.w.linear(gate * self.w.linear(x, f"{at}.up_proj"), f"{at}.down_proj")
 
+    def _out(self, y: Tensor, layer: int) -> Tensor:
+        """What a layer hands on: y [H] and its MLP's output, or that alone."""
+        out = self._mlp(self.w.norm(y, f"layers.{layer}.post_attention_layernorm"), layer)
+        last = layer == self.num_layers - 1
+        lost = self.residual == ("lost_at_end" if last else "lost_between")
+        return out if lost else y + out
+
     def forward(
         self, token: int, hidden: Tensor, position: int, seen: Sequence[Sequence[KeyValue]], length: int = 0
     ) -> Row:
@@ -137,16 +147,14 @@ class ReferenceDrafter:
         position, length = position + self.first_position, length + self.first_position
         attended, own = self._attention(torch.cat([embedding, normed]), 0, position, length, seen[0])
         kv.append(own)
-        y = residual + attended
-        h = y + self._mlp(w.norm(y, "layers.0.post_attention_layernorm"), 0)
+        h = self._out(residual + attended, 0)
         for layer in range(1, self.num_layers):
             # producers disagree on the name of this norm; a checkpoint holds one of the two
             names = (f"layers.{layer}.input_layernorm", f"layers.{layer}.hidden_norm")
             name = next(name for name in names if name in w)
             attended, own = self._attention(w.norm(h, name), layer, position, length, seen[layer])
             kv.append(own)
-            y = h + attended
-            h = y + self._mlp(w.norm(y, f"layers.{layer}.post_attention_layernorm"), layer)
+            h = self._out(h + attended, layer)
         final = w.norm(h, "norm") if self.final_norm and "norm" in w else h
         return Row(h, final if self.norm_output else h, w.linear(final, "lm_head") * self.logit_scale, kv)
 
