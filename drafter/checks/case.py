@@ -38,7 +38,9 @@ class Case:
     `poll` is called between blocks of work and may raise Cancelled. `asked` are server flags, `server` the server that
     they are for. `load` gives the drafter that is loaded already, where somebody has one. `group_of` names the group of
     a sample ("train", "held_out", ...), "" where it has none. `unread` are samples that
-    cannot be opened, with the reason. `served` is the accept length that a server shows, with the bonus token.
+    cannot be opened, with the reason. `served` is the accept length that a server shows, with the bonus token;
+    `rates`, where its log tells them, the shares of rounds whose first, first two, ... drafts are accepted.
+    `switches` are set on the wiring that training's config says: what is checked is then that function.
     """
 
     def __init__(
@@ -64,13 +66,15 @@ class Case:
         mask: str = "next",
         unread: Mapping[Path, str] | None = None,
         served: float | None = None,
+        rates: Sequence[float] = (),
+        switches: Mapping[str, str] | None = None,
     ) -> None:
         self.found, self.opened, self.target, self.tokens = found, checkpoint, target, tokens
         self.samples, self.poll, self.refusal = tuple(samples), poll, refusal
         self.target_why, self.samples_why, self.tokens_why = target_why, samples_why, tokens_why
         self.asked, self.server, self.load, self.group_of = asked, server, load, group_of
         self.depth, self.mask, self.unread = depth, mask, dict(unread or {})
-        self.served = served
+        self.served, self.rates, self.switches = served, tuple(rates), dict(switches or {})
         self._family, self._layers = family, target_layers
         self._kept: dict[str, Any] = {}
 

@@ -51,7 +51,8 @@ class Explanation:
 @dataclass
 class Diagnosis:
     """`base` is what the config says, `start` its score; `found` the changes that explain, each on top of the last;
-    `last`, `end` what is left. `sweep` are the orderings' step-0 counts under the base wiring."""
+    `last`, `end` what is left. `sweep` are the orderings' step-0 counts under the base wiring. `by_hand` are the
+    switches that were set by hand."""
 
     samples: list[Sample]
     base: Option
@@ -64,6 +65,7 @@ class Diagnosis:
     best: Ordering
     tied: tuple[Ordering, ...]
     mispaired: list[Pairing] = field(default_factory=list)
+    by_hand: frozenset[str] = frozenset()
     found: list[Explanation] = field(default_factory=list)
     last: Option = field(init=False)
     end: Measured = field(init=False)
@@ -84,7 +86,13 @@ class Diagnosis:
         return bool(self.found)
 
     def of(self, *kinds: str) -> list[Explanation]:
-        return [one for one in self.found if one.option.kind in kinds]
+        """The changes of these kinds that a checkpoint's files can be meant by."""
+        return [one for one in self.found if one.option.kind in kinds and one not in self.of_program]
+
+    @property
+    def of_program(self) -> list[Explanation]:
+        """The changes that only whoever runs the drafter can make: no file says these, or a switch was set by hand."""
+        return [one for one in self.found if one.option.switch in options.PROGRAM or one.option.switch in self.by_hand]
 
 
 def marginals(one: Measured) -> list[Count]:
@@ -138,7 +146,7 @@ class _Diagnose:
         assert best is not None
         d = Diagnosis(
             samples, base, why, self.configured, self.configured_why, self.m.measure(base, samples), sweep, note, best,
-            tuple(tied), wrong,
+            tuple(tied), wrong, frozenset(self.case.switches),
         )  # fmt: skip
         for _ in range(2):
             one = self._explain(d)
@@ -181,6 +189,8 @@ class _Diagnose:
 
     def _explain(self, d: Diagnosis) -> Explanation | None:
         tried = [*self._orderings(d), *options.switches(self.case, d.last)]
+        if self.case.switches or d.signature.name not in (WHOLE, UNTOLD):
+            tried += options.program(self.case, d.last)
         maps = options.maps(self.case, self.m.drafter().vocab(d.last.wiring))
         count = len(d.sweep) + len(tried) - 1 + len(maps)
         found = list(self._compared(d, tried, maps, count))

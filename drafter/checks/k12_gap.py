@@ -109,7 +109,7 @@ def _tried(d: Diagnosis) -> str:
 def generalises(case: Case) -> Iterator[Finding]:
     """Texts that were trained on against others, where both are told apart by group or file name."""
     d = diagnosis(case)
-    seen, unseen = _groups(case, d.samples)
+    seen, unseen = seen_and_unseen(case, d.samples)
     if not seen or not unseen:
         return
     m = measures(case)
@@ -141,7 +141,7 @@ def _gap(seen: Measured, unseen: Measured) -> str:
     return ERROR if seen.accuracy >= LOW and unseen.accuracy < OVERFIT * seen.accuracy else WARNING
 
 
-def _groups(case: Case, samples: Sequence[Sample]) -> tuple[list[Sample], list[Sample]]:
+def seen_and_unseen(case: Case, samples: Sequence[Sample]) -> tuple[list[Sample], list[Sample]]:
     """Samples that were trained on and those that were not, by the name of their group, else of their file."""
 
     def is_one(sample: Sample, words: tuple[str, ...]) -> bool:
@@ -154,7 +154,7 @@ def _groups(case: Case, samples: Sequence[Sample]) -> tuple[list[Sample], list[S
 
 def _only_seen_works(case: Case, d: Diagnosis) -> bool:
     """A drafter that works on its training texts is trained, whatever the pool says."""
-    seen, unseen = _groups(case, d.samples)
+    seen, unseen = seen_and_unseen(case, d.samples)
     if not seen or not unseen:
         return False
     ours = measures(case).measure(d.last, seen)
@@ -170,7 +170,7 @@ def works(case: Case) -> Iterator[Finding]:
     d = diagnosis(case)
     if d.found or d.mispaired or d.signature.name != WHOLE:
         return
-    seen, unseen = _groups(case, d.samples)
+    seen, unseen = seen_and_unseen(case, d.samples)
     used = unseen if seen and unseen else d.samples
     here = measures(case).measure(d.base, unseen) if used is unseen else d.start
     length = here.length
@@ -207,7 +207,7 @@ def servers(case: Case) -> Iterator[Finding]:
     d = diagnosis(case)
     if d.found:
         return
-    for view, option, names in _views(case, d):
+    for view, option, names in server_views(case, d):
         before, after = d.start, measures(case).measure(option, d.samples)
         worse = compared(after, before, d.base, 1)
         asked = case.server is not None and str(case.server) == view
@@ -227,7 +227,7 @@ def servers(case: Case) -> Iterator[Finding]:
         )
 
 
-def _views(case: Case, d: Diagnosis) -> Iterator[tuple[str, Option, str]]:
+def server_views(case: Case, d: Diagnosis) -> Iterator[tuple[str, Option, str]]:
     """name, how it would run, and its differences in words; those that load this and feed what is recorded."""
     from drafter.errors import DrafterError
     from drafter.fix.configs import configured_table

@@ -24,6 +24,7 @@ from drafter.checks.finding import (
 from drafter.checks.k10_serving import made_of
 from drafter.checks.measure import Option, measures
 from drafter.checks.registry import FORWARD, check
+from drafter.serving.effective import Effective
 from drafter.serving.verdict import (
     DRAFTER,
     ENGINE,
@@ -60,9 +61,7 @@ _MEANS = {
 def served_length(case: Case) -> Iterator[Finding]:
     """The served accept length beside that of the same number of drafts on the samples."""
     assert case.served is not None
-    made = None if case.asked is None else made_of(case)
-    longest = None if made is None or made.varies else made.max_accept_length
-    drafts = case.depth if longest is None else max(longest - 1, 1)
+    made, drafts, known = _made(case), drafts_of(case), _longest(case) is not None
     found = diagnosis(case)
     # as the drafter works, and, where that is not as it is configured, as the config says
     runs = {TRAINED: found.last, **({SERVED: found.base} if found.found else {})}
@@ -78,10 +77,26 @@ def served_length(case: Case) -> Iterator[Finding]:
     evidence["missing"] = said.missing
     evidence["definition"] = f"{offline[0].how} of the samples, mask {case.mask}, bonus counted"
     sentence = said.sentence
-    if longest is None:
+    if not known:
         severity = WARNING if severity == ERROR else severity
         sentence += f" (taken as {drafts} drafts a round, as --depth has it: --flags would tell)"
     yield Finding("served-length", kind, severity, sentence, evidence, fix, _REPORTS, "serving", 33, means)
+
+
+def drafts_of(case: Case) -> int:
+    """How many drafts a round of the server makes: by its flags, by the positions of its log, else the case's depth."""
+    longest = _longest(case)
+    return case.depth if longest is None else max(longest - 1, 1)
+
+
+def _made(case: Case) -> Effective | None:
+    return None if case.asked is None else made_of(case)
+
+
+def _longest(case: Case) -> int | None:
+    made = _made(case)
+    longest = None if made is None or made.varies else made.max_accept_length
+    return len(case.rates) + 1 if longest is None and case.rates else longest
 
 
 def _offline(case: Case, view: str, option: Option, drafts: int) -> Offline | None:

@@ -46,7 +46,7 @@ class Option:
     """One way of running the drafter, all of it said: `label` names what it changes, `kind` whose fault that would be.
 
     `variant` are fields of the checkpoint's config that are changed for it; `map_name` a reading of the vocab map that
-    is not the one in force.
+    is not the one in force; `switch` the switch of the wiring that it changes, where it is one.
     """
 
     ordering: Ordering
@@ -55,6 +55,7 @@ class Option:
     kind: str = ""
     variant: tuple[tuple[str, bool], ...] = ()
     map_name: str = ""
+    switch: str = ""
 
     def same_run(self, other: Option) -> bool:
         return (self.ordering, self.wiring, self.variant) == (other.ordering, other.wiring, other.variant)

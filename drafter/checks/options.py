@@ -18,8 +18,22 @@ from drafter.checks.measure import Option
 from drafter.errors import DrafterError
 from drafter.sample.sample import Slot
 from drafter.serving.producers import usual
-from drafter.wiring import Ordering, Wiring, configured_ordering, promising_orderings
+from drafter.wiring import SWITCHES, Ordering, Wiring, configured_ordering, promising_orderings
 
+# what no file says, by the kind of fault that it is
+PROGRAM = {
+    "row_ids": "K08",
+    "feedback": "K05",
+    "fed_ids": "K03",
+    "draft_keys": "K13",
+    "residual": "K05",
+    "positions": "K06",
+}
+KIND_OF = {
+    **dict.fromkeys(("rope_base", "rope_type", "rope_pairs", "window"), "K06"),
+    **dict.fromkeys(("embedding", "head", "fc", "fc_bias", "qkv_bias"), "K02"),
+    **PROGRAM,
+}
 BASES = (10_000.0, 500_000.0, 1_000_000.0)  # RoPE bases of the common families, tried beside the target's own
 
 
@@ -54,20 +68,49 @@ def orderings(case: Case, slots: Sequence[Slot], near: Sequence[Ordering]) -> tu
 
 
 def base_wiring(case: Case) -> Wiring:
-    """As training ran it, but for d2t, which is read as every server does where that stays in the vocabulary."""
+    """As training ran it, but for d2t, which is read as every server does where that stays in the vocabulary, and for
+    the switches that are set."""
     from drafter.model.sources import load_vocab_map
 
     wiring = Wiring.trained(case.checkpoint.run_config)
     try:
         load_vocab_map(case.checkpoint, "offset")
+        wiring = wiring.changed(d2t="offset")
     except DrafterError:
-        return wiring
-    return wiring.changed(d2t="offset")
+        pass
+    for name, value in case.switches.items():
+        wiring = wiring.switched(name, value)
+    return wiring
 
 
 def switches(case: Case, base: Option) -> list[Option]:
-    """One switch of the forward at a time, each away from where it stands."""
-    return [*_norms(case, base), *_rope(case, base), *_sources(case, base)]
+    """One switch of the forward at a time, each away from where it stands; without those that `program` has."""
+    found = [*_norms(case, base), *_rope(case, base), *_sources(case, base), *_set(case, base)]
+    return list({(one.wiring, one.variant): one for one in reversed(found)}.values())[::-1]
+
+
+def program(case: Case, base: Option) -> list[Option]:
+    """What only a program gets wrong: one such switch at a time, away from where it stands."""
+    config, found = case.checkpoint.run_config, []
+    for name in PROGRAM:
+        values = [value for value in SWITCHES[name] if value != base.wiring.value(name)]
+        if name == "residual" and config.num_layers == 1:
+            values = [value for value in values if value != "lost_between"]
+        if name == "feedback" and (not config.use_aux or config.target_hidden_size != config.hidden_size):
+            values = [value for value in values if value != "through_fc"]
+        if config.parallel and name in ("feedback", "fed_ids", "positions"):
+            values = []  # it is fed nothing
+        found += [_switched(base, name, value, PROGRAM[name]) for value in values]
+    return found
+
+
+def _set(case: Case, base: Option) -> Iterator[Option]:
+    """What was set by hand, given back."""
+    trained = Wiring.trained(case.checkpoint.run_config)
+    for name in case.switches:
+        value = trained.value(name)
+        if name not in PROGRAM and name != "d2t" and base.wiring.value(name) != value:
+            yield _switched(base, name, value, KIND_OF.get(name, "K05"))
 
 
 def _norms(case: Case, base: Option) -> Iterator[Option]:
@@ -116,7 +159,7 @@ def _sources(case: Case, base: Option) -> Iterator[Option]:
 
 
 def _switched(base: Option, name: str, value: str, kind: str) -> Option:
-    return replace(base, wiring=base.wiring.switched(name, value), label=f"{name} {value}", kind=kind)
+    return replace(base, wiring=base.wiring.switched(name, value), label=f"{name} {value}", kind=kind, switch=name)
 
 
 def maps(case: Case, vocab: VocabMap) -> dict[str, Tensor]:

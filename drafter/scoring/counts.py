@@ -212,15 +212,21 @@ def _walk(right: Tensor, mask: Tensor) -> tuple[int, int]:
 def walk(accepted: list[int], mask: Tensor) -> tuple[int, int]:
     """(rounds, tokens) of decoding each supervised run of `mask` [T]; its first token is free, and every round emits
     one token more than the drafts that its row accepts, `accepted` [R]."""
-    rounds = tokens = 0
+    emitted = [one + 1 for one in round_accepts(accepted, mask)]
+    return len(emitted), sum(emitted)
+
+
+def round_accepts(accepted: list[int], mask: Tensor) -> list[int]:
+    """Of each round of `walk` in order how many drafts count as accepted: no more than the run has tokens left."""
+    found = []
     for start, stop in _runs(mask.tolist()):
         last = start
         while last < stop - 1:
             # the row of token p is p - 1; the very first token of a text has none, so nothing can be drafted from it
             drafted = accepted[last - 1] if last else 0
-            emitted = min(drafted + 1, stop - 1 - last)
-            rounds, tokens, last = rounds + 1, tokens + emitted, last + emitted
-    return rounds, tokens
+            found.append(min(drafted, stop - 2 - last))
+            last += found[-1] + 1
+    return found
 
 
 def _runs(mask: list[bool]) -> list[tuple[int, int]]:

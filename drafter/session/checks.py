@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,8 @@ class Checks(Facts):
         flags: str | None = None,
         server: str | None = None,
         served: float | None = None,
+        rates: Sequence[float] = (),
+        switches: Mapping[str, str] | None = None,
         stages: Sequence[str] | None = None,
         samples_why: str = "",
     ) -> CheckReport:
@@ -38,16 +40,20 @@ class Checks(Facts):
 
         A checkpoint that cannot be opened is looked at all the same, as far as its files tell. `flags` are a server's
         launch line (or `@` and a file with one), `server` its name and version, `served` the accept length that it
-        shows. Raises WiringError for flags or a server that mean nothing.
+        shows, `rates` the shares of rounds whose first, first two, ... drafts it accepts. `switches` are set on the
+        wiring that was trained; those of the options where it is None. Raises WiringError for flags, a server or a
+        switch that mean nothing.
         """
         from drafter.checks.registry import STAGES
         from drafter.checks.run import report_json, run_checks
 
         # not the line itself, which may hold keys: the log goes into bug reports
+        by_hand = dict(self.options.switches if switches is None else switches)
         inputs = {"path": str(found.path), "files": len(paths), "server": server, "served": served}
+        inputs |= {"rates": list(rates), "switches": by_hand}
         with Logged(self.log, "check", inputs) as logged:
             case = self._check_case(found, paths, poll, flags, server, samples_why)
-            case.served = served
+            case.served, case.rates, case.switches = served, tuple(rates), by_hand
             asked = STAGES if stages is None else stages
             report = run_checks(case, on_finding, asked, lambda check: on_check(check.id))
             logged.result = report_json(report)

@@ -74,6 +74,15 @@ def two_layers() -> World:
     return replace(w, weights=weights, sizes=replace(SIZES, layers=2))
 
 
+def split_layers() -> World:
+    """The attention in one layer and the MLP in the next: what the first hands on is its residual alone."""
+    both, weights = two_layers(), dict(two_layers().weights)
+    for part in ("gate_proj", "up_proj", "down_proj"):
+        below, above = f"layers.0.mlp.{part}.weight", f"layers.1.mlp.{part}.weight"
+        weights[below], weights[above] = both.weights[above], both.weights[below]
+    return replace(both, weights=weights)
+
+
 def rounded() -> World:
     """A float32 file: the same numbers, stored wider."""
     return replace(healthy(), dtype=torch.float32)
@@ -114,6 +123,7 @@ HEALTHY = {
     "flat": flat_alone,
     "whole vocabulary": whole_vocabulary,
     "two layers": two_layers,
+    "attention and MLP in two layers": split_layers,
     "float32": rounded,
     "EAGLE-3.1": newer,
     "norm_before_fc": joint_norm,

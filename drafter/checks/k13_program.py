@@ -1,0 +1,96 @@
+"""What only a program gets wrong, and what was switched by hand: the change that predicts better, and what to mend.
+
+No file says these. A drafter whose own function has one was trained by such a program; with the switch set, as a server
+is suspected to compute, the check says whether that is what costs the acceptance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from drafter.checks.case import Case
+from drafter.checks.explain import Explanation, diagnosis
+from drafter.checks.finding import CKPT, ERROR, MISWIRED, SERVING, SMP, Finding
+from drafter.checks.registry import FORWARD, check
+
+REPORTS = (
+    "vllm-project/vllm#14464",
+    "vllm-project/vllm#26164",
+    "sgl-project/SpecForge#455",
+    "vllm-project/vllm-ascend#2793",
+)
+_WRONG = {  # (switch, value that is wrong): what such a program does, what to mend in it
+    ("row_ids", "same"): (
+        "each recorded row is fed its own token instead of the next one",
+        "shift the ids by one before they are embedded: the state after x[t] stands beside x[t+1]",
+    ),
+    ("feedback", "first"): (
+        "later steps are fed the states of the target again instead of the drafter's own",
+        "feed the drafter's last hidden state back, before its final norm unless norm_output says otherwise",
+    ),
+    ("feedback", "through_fc"): (
+        "the state that is fed back passes fc again",
+        "fc belongs before the first step alone: what comes back is already as wide as the drafter",
+    ),
+    ("fed_ids", "draft"): (
+        "a draft is fed back by its number in the draft vocabulary",
+        "apply d2t (target id = draft id + d2t[draft id]) before the draft is embedded",
+    ),
+    ("draft_keys", "forgotten"): (
+        "a later step does not see the keys of the chain's earlier drafts",
+        "keep each draft step's keys and values in the cache until the round is verified",
+    ),
+    ("draft_keys", "alone"): (
+        "a later step does not see the text before it",
+        "give every draft step the drafter's cache of the whole text: look at slot mapping and block tables",
+    ),
+    ("positions", "constant"): (
+        "the position of a later step is that of the first",
+        "add one to the rotary position with each draft step",
+    ),
+    ("positions", "late"): (
+        "the position of a later step is one too high",
+        "let draft step k of the row at t stand at t + k; SGLang does since 0.5.12",
+    ),
+    ("residual", "lost_between"): (
+        "the layers above the first are given the MLP's output without its residual",
+        "pass the residual on to every layer, whatever its index",
+    ),
+    ("residual", "lost_at_end"): (
+        "the last layer's output lacks its residual",
+        "add the residual before the final norm and before the state is fed back",
+    ),
+}
+
+
+@check("a-program-computes-something-else", "K13", (CKPT, SMP), REPORTS, FORWARD)
+def program(case: Case) -> Iterator[Finding]:
+    """Switches that no config holds, and those that were set: each that clearly predicts better in another position."""
+    for one in diagnosis(case).of_program:
+        yield _finding(case, one)
+
+
+def _finding(case: Case, one: Explanation) -> Finding:
+    name, _, value = one.option.label.partition(" ")
+    was = case.switches.get(name)
+    if was is not None:
+        title = f"with {name} {was} it predicts less than with {value}: {_WRONG.get((name, was), ('',))[0]}"
+        fix = _WRONG.get((name, was), ("", f"whatever serves must compute {name} {value}"))[1]
+    else:
+        title = f"the weights were trained by a program with {name} {value}: {_WRONG.get((name, value), ('',))[0]}"
+        fix = f"mend the training: {_WRONG.get((name, value), ('', f'it computes {name} {value}'))[1]}; or serve with a program that does the same"
+    numbers = f"step 0 {one.before.accuracy:.3f} -> {one.after.accuracy:.3f}"
+    if one.before.length is not None and one.after.length is not None:
+        numbers += f", accept length {one.before.length:.2f} -> {one.after.length:.2f}"
+    return Finding(
+        "a-program-computes-something-else",
+        one.option.kind,
+        ERROR,
+        f"{title.rstrip(': ')}; {numbers}",
+        {"switched": dict(case.switches), **one.said()},
+        fix,
+        REPORTS,
+        "wiring",
+        66,
+        SERVING if was is not None else MISWIRED,
+    )
