@@ -139,12 +139,13 @@ class _Failed:
         self.error = error
 
 
-def asked_of(flags: str | None, server: str | None) -> tuple[Asked | None, Server | None]:
-    """What a launch line asks for, and the server that it is for: as named, else the newest of the flags' engine.
+def asked_of(flags: str | Asked | None, server: str | None) -> tuple[Asked | None, Server | None]:
+    """What a launch line (or flags that a log told) asks for, and the server that it is for: as named, else the newest
+    of the flags' engine.
 
     Raises WiringError for text that is neither.
     """
-    asked = parse_flags(flags_text(flags)) if flags is not None else None
+    asked = parse_flags(flags_text(flags)) if isinstance(flags, str) else flags
     if asked is not None and not asked.speculates:
         hint = "give the launch line, e.g. --speculative-algorithm EAGLE3 --speculative-num-steps 3"
         raise WiringError("flags that ask for no drafting", expected="speculative flags", hint=hint)

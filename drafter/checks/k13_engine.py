@@ -66,8 +66,9 @@ def served_otherwise(case: Case) -> Iterable[Finding]:
     named = case.server is not None
     for view in views(case):
         if view.refused:
-            severity = ERROR if named else NOTE
+            severity = NOTE if not named else ERROR if case.served is None else WARNING
             title = f"{view.name} would not load or run this: {view.refused}"
+            title += "; yet it serves, so it reads another folder than this" if case.served is not None else ""
             yield Finding("served-refused", KIND, severity, title, {"server": view.name}, weight=69)
             continue
         for found in view.differences:

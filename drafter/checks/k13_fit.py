@@ -25,19 +25,17 @@ def looks_like(case: Case) -> Iterator[Finding]:
     drafts = len(case.rates) or drafts_of(case)
     found = fits(case, d, case.served, case.rates, drafts)
     length = found.as_trained.rounds.length
-    if case.served >= length or near(case.served, length) or not found.close:
+    if case.served >= length or near(case.served, length):
         return
-    first = found.close[0]
-    alone = len(found.close) == 1 or _clearly(found)
-    said = "looks like" if alone else f"is what {len(found.close)} single faults would give, nearest"
+    alone = bool(case.rates) and _clearly(found)
+    first = found.ranked[0]
     yield Finding(
         "served-looks-like",
         first.kind if alone else "K13",
-        WARNING if alone and case.rates else NOTE,
-        f"a served accept length of {case.served:.2f} {said}: {_words(first)}; the drafter itself would reach "
-        f"{length:.2f}",
+        WARNING if alone else NOTE,
+        f"{_said(case, found, alone)}; the drafter itself would reach {length:.2f}",
         {
-            "nearest": {one.label: _numbers(one) for one in found.close[:NAMED]},
+            "nearest": {one.label: _numbers(one) for one in found.ranked[:NAMED]},
             "served": _served(case),
             "the drafter itself": _numbers(found.as_trained),
             "drafts a round": drafts,
@@ -45,17 +43,32 @@ def looks_like(case: Case) -> Iterator[Finding]:
             "not told from what is served": [one.label for one in found.close],
             "tried": f"{len(found.ranked)} single changes",
         },
-        "look for the nearest first: set it as a switch (Wiring, or its option) and compare by position; "
-        + ("" if case.rates else "a log with acceptance by position (vLLM) would tell more"),
+        "set the nearest as a switch (Wiring, or its option) and compare by position; other text than the samples was "
+        "served" + ("" if case.rates else ": a log with acceptance by position, as vLLM writes it, tells more"),
         REPORTS,
         "wiring",
         32,
-        SERVING if alone and case.rates else "",
+        SERVING if alone else "",
     )
 
 
+def _said(case: Case, found: Fits, alone: bool) -> str:
+    served, nearest = f"a served accept length of {case.served:.2f}", [_words(one) for one in found.ranked[:2]]
+    if alone:
+        return f"{served} looks like: {nearest[0]}, position by position"
+    if not case.rates:
+        return f"{served} alone does not tell its cause; nearest of {len(found.ranked)} single faults: " + ", ".join(
+            nearest
+        )
+    if found.close:
+        return f"{served} is what {len(found.close)} single faults would give, nearest: {', '.join(nearest)}"
+    return f"{served} is what no single fault would give; nearest: {', '.join(nearest)}"
+
+
 def _clearly(found: Fits) -> bool:
-    """Whether the second differs much more from what is served than the first; what computes the same is one."""
+    """Whether one is close, and the next differs much more from what is served; what computes the same is one."""
+    if not found.close:
+        return False
     first = found.close[0]
     others = [one for one in found.close[1:] if one.rounds.rates != first.rounds.rates]
     return not others or others[0].distance > CLEAR * max(first.distance, 0.02)

@@ -74,11 +74,12 @@ def _finding(case: Case, one: Explanation) -> Finding:
     name, _, value = one.option.label.partition(" ")
     was = case.switches.get(name)
     if was is not None:
-        title = f"with {name} {was} it predicts less than with {value}: {_WRONG.get((name, was), ('',))[0]}"
-        fix = _WRONG.get((name, was), ("", f"whatever serves must compute {name} {value}"))[1]
+        what, fix = _WRONG.get((name, was), ("", f"whatever serves must compute {name} {value}"))
+        title = f"with {name} {was} it predicts less than with {value}"
     else:
-        title = f"the weights were trained by a program with {name} {value}: {_WRONG.get((name, value), ('',))[0]}"
-        fix = f"mend the training: {_WRONG.get((name, value), ('', f'it computes {name} {value}'))[1]}; or serve with a program that does the same"
+        what, fix = _WRONG.get((name, value), ("", f"it computes {name} {value}"))
+        title = f"the weights were trained by a program with {name} {value}"
+        fix = f"mend the training: {fix}; or serve with a program that does the same"
     numbers = f"step 0 {one.before.accuracy:.3f} -> {one.after.accuracy:.3f}"
     if one.before.length is not None and one.after.length is not None:
         numbers += f", accept length {one.before.length:.2f} -> {one.after.length:.2f}"
@@ -86,7 +87,7 @@ def _finding(case: Case, one: Explanation) -> Finding:
         "a-program-computes-something-else",
         one.option.kind,
         ERROR,
-        f"{title.rstrip(': ')}; {numbers}",
+        f"{title}{f': {what}' if what else ''}; {numbers}",
         {"switched": dict(case.switches), **one.said()},
         fix,
         REPORTS,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from drafter.checks.case import Case as CheckCase
     from drafter.checks.finding import Finding
     from drafter.checks.run import Report as CheckReport
+    from drafter.serving.flags import Asked
 from drafter.session.core import Poll, no_poll
 from drafter.session.facts import Facts
 
@@ -28,7 +29,7 @@ class Checks(Facts):
         *,
         on_finding: Callable[[Finding], None] = lambda finding: None,
         on_check: Callable[[str], None] = lambda name: None,
-        flags: str | None = None,
+        flags: str | Asked | None = None,
         server: str | None = None,
         served: float | None = None,
         rates: Sequence[float] = (),
@@ -39,10 +40,10 @@ class Checks(Facts):
         """What is wrong with the checkpoint `found` and the samples in the files `paths`; most severe first.
 
         A checkpoint that cannot be opened is looked at all the same, as far as its files tell. `flags` are a server's
-        launch line (or `@` and a file with one), `server` its name and version, `served` the accept length that it
-        shows, `rates` the shares of rounds whose first, first two, ... drafts it accepts. `switches` are set on the
-        wiring that was trained; those of the options where it is None. Raises WiringError for flags, a server or a
-        switch that mean nothing.
+        launch line (or `@` and a file with one, or what its log told), `server` its name and version, `served` the
+        accept length that it shows, `rates` the shares of rounds whose first, first two, ... drafts it accepts.
+        `switches` are set on the wiring that was trained; those of the options where it is None. Raises WiringError for
+        flags, a server or a switch that mean nothing.
         """
         from drafter.checks.registry import STAGES
         from drafter.checks.run import report_json, run_checks
@@ -62,7 +63,7 @@ class Checks(Facts):
         return report
 
     def _check_case(
-        self, found: Found, paths: Sequence[Path], poll: Poll, flags: str | None, server: str | None, why: str
+        self, found: Found, paths: Sequence[Path], poll: Poll, flags: str | Asked | None, server: str | None, why: str
     ) -> CheckCase:
         from drafter.checkpoint.target import open_target
         from drafter.checks.case import Case as CheckCase

@@ -51,7 +51,7 @@ def test_help(run: Run) -> None:
     assert code == 0
     for word in ("--flags", "--server", "--samples", "--json", "--static", "--target"):
         assert word in out
-    assert "--rope-base" not in out and "--ordering" not in out
+    assert "--rope-base" in out and "--ordering" not in out and "--server-log" in out
     assert "check" in run("--help").out
 
 
