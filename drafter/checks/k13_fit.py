@@ -11,6 +11,7 @@ from drafter.checks.k12_served import drafts_of
 from drafter.checks.registry import FORWARD, check
 from drafter.checks.served_fit import Fit, Fits, fits
 from drafter.serving.verdict import near
+from drafter.wiring import SWITCHES
 
 REPORTS = ("NickL77/BaldEagle#17", "vllm-project/vllm-ascend#2793")
 NAMED = 5  # candidates that the evidence holds
@@ -35,6 +36,7 @@ def looks_like(case: Case) -> Iterator[Finding]:
         WARNING if alone else NOTE,
         f"{_said(case, found, alone)}; the drafter itself would reach {length:.2f}",
         {
+            "switch": first.label.partition(" ")[0] if first.label.partition(" ")[0] in SWITCHES else "",
             "nearest": {one.label: _numbers(one) for one in found.ranked[:NAMED]},
             "served": _served(case),
             "the drafter itself": _numbers(found.as_trained),
@@ -46,7 +48,7 @@ def looks_like(case: Case) -> Iterator[Finding]:
         "set the nearest as a switch (Wiring, or its option) and compare by position; other text than the samples was "
         "served" + ("" if case.rates else ": a log with acceptance by position, as vLLM writes it, tells more"),
         REPORTS,
-        "wiring",
+        "orderings" if first.kind == "K01" else "wiring",
         32,
         SERVING if alone else "",
     )

@@ -88,7 +88,7 @@ def _finding(case: Case, one: Explanation) -> Finding:
         one.option.kind,
         ERROR,
         f"{title}{f': {what}' if what else ''}; {numbers}",
-        {"switched": dict(case.switches), **one.said()},
+        {"switch": name, "set by hand": dict(case.switches), **one.said()},
         fix,
         REPORTS,
         "wiring",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,7 +33,10 @@ _PROGRESS_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Asked:
-    """What the checks are about; other findings follow from another one. `sample` is None for all listed ones."""
+    """What the checks are about; other findings follow from another one. `sample` is None for all listed ones.
+
+    `switches` are those that were set on the trained wiring when the user asked: trying one elsewhere begins no checks.
+    """
 
     found: Found
     sample: Path | None
@@ -42,6 +45,8 @@ class Asked:
     line: str
     server: str
     served: float | None
+    rates: tuple[float, ...] = ()
+    switches: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 
 
 @dataclass
@@ -103,7 +108,8 @@ class DoctorControl:
         if asked is None:
             return
         if asked != doctor.asked:
-            self._begin(asked)
+            first = doctor.asked is None  # what the command line sets is what the user asked for
+            self._begin(replace(asked, switches=self._controller.session.options.switches if first else ()))
         elif not (doctor.complete or doctor.stopped or doctor.problem or self._controller.engine.expects(GROUP)):
             self._run(doctor.done)
 
@@ -114,7 +120,7 @@ class DoctorControl:
         self.refused = None
 
     def again(self) -> None:
-        """Check once more, with the sample that is open."""
+        """Check once more, with the sample that is open and the switches that are set."""
         self._restart(all_samples=False)
 
     def check_all(self) -> None:
@@ -129,7 +135,7 @@ class DoctorControl:
         asked = self._asked()
         if asked is None:
             return self._controller.say(state.problem or "no checkpoint opened yet", "warn")
-        self._begin(asked)
+        self._begin(replace(asked, switches=self._switched()))
 
     def stopped(self, groups: set[str]) -> None:
         """The user stopped jobs of these groups."""
@@ -145,8 +151,13 @@ class DoctorControl:
         sample = state.sample.path if state.sample is not None and not self._all_samples else None
         serving, log = state.serving, state.serving.log
         line = serving.line if serving.asked is not None and serving.asked.speculates else ""
-        served = log.mean if log is not None else None
-        return Asked(found, sample, options.mask, options.supervised, line, serving.server, served)
+        served, rates = (log.mean, log.per_position) if log is not None else (None, ())
+        return Asked(found, sample, options.mask, options.supervised, line, serving.server, served, rates)
+
+    def _switched(self) -> tuple[tuple[str, str], ...]:
+        """The switches in force that are not as trained."""
+        state = self._controller.state
+        return tuple((n, v) for n, v in state.switches.items() if state.trained_switches.get(n) != v)
 
     # ------------------------------------------------------------------ jobs
 
@@ -180,6 +191,8 @@ class DoctorControl:
                 flags=asked.line or None,
                 server=asked.server or None,
                 served=asked.served,
+                rates=asked.rates,
+                switches=dict(asked.switches),
                 stages=_MEASURED if done else _STATIC,
                 samples_why=why,
             )

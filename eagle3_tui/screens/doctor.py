@@ -35,7 +35,7 @@ class DoctorView(PanesView):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f", "severities", "Severities", id="doctor.severities", tooltip="show all, all but ok, or what hurts"),
         Binding("a", "check_all", "All samples", id="doctor.all", tooltip="check with all listed samples, up to 64"),
-        Binding("r", "again", "Again", id="doctor.again", tooltip="check once more, with the current sample"),
+        Binding("r", "again", "Again", id="doctor.again", tooltip="check once more: current sample, switches as set"),
         Binding("F", "flags", "Flags", id="doctor.flags", tooltip="a server's launch line, or @FILE, to check"),
         Binding("V", "server", "Server", id="doctor.server", tooltip="the server and version that serves"),
     ]

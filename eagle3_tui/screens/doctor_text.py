@@ -76,8 +76,9 @@ def summary(doctor: DoctorState, shown: str) -> str:
     what = asked.sample.name if asked.sample is not None else f"{doctor.samples} listed samples pooled"
     if not doctor.samples:
         return f"{first}{counts}, without a sample"
+    switched = "".join(f", {name} {value}" for name, value in asked.switches)
     server = f", server {asked.server}" if asked.server else ", server of the launch line" if asked.line else ""
-    return f"{first}{counts} on {what}, mask {asked.mask}, bonus token counted{server}"
+    return f"{first}{counts} on {what}, mask {asked.mask}, bonus token counted{server}{switched}"
 
 
 def lines(finding: Finding, where: str, width: int, most: int) -> list[Line]:

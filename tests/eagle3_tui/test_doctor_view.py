@@ -7,6 +7,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +152,12 @@ async def test_what_was_not_checked_says_what_would_allow_it(story: Path) -> Non
         view = await open_view(app, pilot)
         await pilot.press("tab")
         await settle(app, pilot)
-        assert [row[0] for row in rows(app, view, "skipped")] == ["flags", "flags-needed", "served-length"]
+        assert [row[0] for row in rows(app, view, "skipped")] == [
+            "flags",
+            "flags-needed",
+            "served-length",
+            "served-looks-like",
+        ]
         assert "here: F takes the launch line" in dump(app)
         check_golden("doctor-skipped-80x24", dump(app))
         await pilot.press("enter")  # opens nothing
@@ -325,6 +331,40 @@ async def test_a_switch_changes_no_finding_and_checks_nothing_again(story: Path)
         app.controller.set_switch("final_norm", "off")
         await settle(app, pilot)
         assert (checks(), doctor(app).asked) == (before, asked) and before == 2
+
+
+async def test_again_checks_the_switches_that_are_set_and_enter_shows_the_wrong_one(tmp_path: Path) -> None:
+    app = world_app(tmp_path, world.healthy())
+    async with app.run_test(size=(80, 24)) as pilot:
+        view = await open_view(app, pilot)
+        healthy = told(doctor(app).findings)
+        app.controller.set_switch("fed_ids", "draft")
+        await settle(app, pilot)
+        assert told(doctor(app).findings) == healthy and "fed_ids" not in dump(app)
+        await pilot.press("r")
+        await settle(app, pilot)
+        first = doctor(app).findings[0]
+        assert (first.severity, first.check) == (ERROR, "a-program-computes-something-else")
+        assert "bonus token counted, fed_ids draft" in doctor_text.summary(doctor(app), "all")
+        assert rows(app, view)[0][1] == KINDS["K03"]
+        await pilot.press("enter")
+        await settle(app, pilot)
+        table = app.view.table()
+        assert app.view.id == "wiring" and table is not None and table.key.switch == "fed_ids"
+        app.controller.set_switch("fed_ids", "target")
+        await pilot.press("9", "r")
+        await settle(app, pilot)
+        assert told(doctor(app).findings) == healthy
+
+
+async def test_switches_of_the_command_line_are_checked_at_once(tmp_path: Path) -> None:
+    session = world.write_world(tmp_path, world.healthy())
+    options = replace(session.options, switches=(("draft_keys", "alone"),))
+    app = InspectorApp(Session(options), state_folder=tmp_path / "state")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await open_view(app, pilot)
+        assert doctor(app).findings[0].check == "a-program-computes-something-else"
+        assert doctor(app).verdict_kind == "serving"
 
 
 async def test_a_launch_line_is_checked_too(story: Path) -> None:
