@@ -23,6 +23,7 @@ from drafter.options import MAX_DEPTH
 from drafter.safe import safe
 from drafter.wiring import SWITCHES
 from eagle3_tui import __version__
+from eagle3_tui.suggest import command_meant, no_such_option
 
 if TYPE_CHECKING:
     from drafter.files.find import Found
@@ -72,7 +73,9 @@ def _one_line(error: Exception) -> str:
         return str(error)
     if isinstance(error, click.UsageError):
         where = error.ctx.command_path.strip() if error.ctx else PROG
-        return f"{error.format_message().rstrip('.')}; see {where} --help"
+        said = error.format_message().rstrip(".")
+        said = no_such_option(error, cli.commands) if isinstance(error, click.NoSuchOption) else said
+        return f"{said} See {where} --help" if said.endswith("?") else f"{said}; see {where} --help"
     if isinstance(error, click.ClickException):
         return error.format_message()
     if isinstance(error, OSError):
@@ -113,8 +116,27 @@ class _Commands(click.Group):
         elif not {"-h", "--help"}.isdisjoint(args):
             args = ["--help"]
         else:
+            if at is not None:
+                self._refuse_no_command(ctx, args, at)
             args = [OPEN, *args]
         return super().parse_args(ctx, args)
+
+    def _refuse_no_command(self, ctx: click.Context, args: list[str], at: int) -> None:
+        """Refuse a first word that can only be a command's, because no file has that name. Raises UsageError."""
+        word, names = args[at], self.list_commands(ctx)
+        if os.path.lexists(word) or Path(word).name != word or not self._known(args[:at]):
+            return
+        said = f"{word!r} is no command, file or folder"
+        meant = command_meant(word, names)
+        if meant is not None:
+            raise click.UsageError(f"{said}: did you mean {meant}?", ctx)
+        if self._first_word(args[at + 1 :]) is not None:  # only commands take a second word
+            raise click.UsageError(f"{said}; commands are {', '.join(names)}", ctx)
+
+    def _known(self, args: list[str]) -> bool:
+        """Whether every option in `args` is one of some command: else `word` may be the value of a misspelt one."""
+        every = {name for command in self.commands.values() for option in command.params for name in option.opts}
+        return all(arg.partition("=")[0] in every for arg in args if arg.startswith("--"))
 
     def _first_word(self, args: list[str]) -> int | None:
         """Where the first word is that is neither an option nor an option's value; None after `--`."""
@@ -314,7 +336,8 @@ def _open_screen(path: Path, ascii: bool, no_mouse: bool, asked: dict[str, Any])
 
     options = _options(path, asked)
     if not options.path.exists():
-        raise PathError("no such file or folder", where=options.path, hint="check the path")
+        hint = "check the path, or see --help for the commands"
+        raise PathError("no such file or folder", where=options.path, hint=hint)
     from eagle3_tui.app import run_app
 
     settings = UiSettings(ascii, not no_mouse, list(click.get_current_context().obj))

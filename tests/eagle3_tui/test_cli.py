@@ -495,7 +495,7 @@ BAD_USAGE: list[tuple[list[object], str]] = [
     (["score", "x", "--mask", "some"], "'next'"),
     (["score", "x", "--dtype", "int4"], "bfloat16"),
     (["score", "x", "y"], "y"),
-    (["x", "y"], "y"),
+    (["x", "y"], "'x' is no command"),
     (["step", "x"], "--at"),
     (["step", "x", "--at", "x"], "--at"),
     (["log"], "LOG"),
@@ -507,6 +507,36 @@ def test_bad_usage_is_one_line_with_a_hint(run: Run, words: list[object], part: 
     ran = run(*words)
     refuses(ran, part, "--help")
     assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["scroe", "demo"], "'scroe' is no command, file or folder: did you mean score? See eagle3-tui --help"),
+        (["acept"], "did you mean accept?"),
+        (["--depth", 3, "CHECK", "demo"], "did you mean check?"),
+        (["help"], "did you mean --help?"),
+        (["nonsense", "demo"], "'nonsense' is no command, file or folder; commands are demo, score, "),
+        (["nonsense"], "no such file or folder; in nonsense; check the path, or see --help for the commands"),
+        (["./scroe"], "no such file or folder; in scroe"),
+        (["score", "demo", "--orderin", "0,1"], "'--orderin': did you mean --ordering? See eagle3-tui score --help"),
+        (["--dpth", 3, "demo"], "'--dpth': did you mean --depth? See eagle3-tui --help"),
+        (["score", "demo", "--ascii"], "No such option '--ascii' here: it belongs to PATH, demo, accept; see"),
+        (["demo", "--foo"], "No such option '--foo'; see eagle3-tui demo --help"),
+    ],
+)
+def test_what_was_probably_meant_is_said(run: Run, words: list[object], part: str) -> None:
+    ran = run(*words)
+    refuses(ran, part)
+    assert ran.err.count("\n") == 1
+
+
+def test_a_file_named_almost_like_a_command_opens(
+    run: Run, screen: list[tuple[Options, Path | None, UiSettings]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scores").mkdir()
+    assert run("scores").code == 0 and screen[0][0].path == Path("scores")
 
 
 @pytest.mark.parametrize(
