@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from drafter.options import MAX_DEPTH
 from drafter.safe import safe
 from drafter.wiring import SWITCHES
 from eagle3_tui import __version__
+from eagle3_tui.progress import progress
 from eagle3_tui.suggest import command_meant, no_such_option
 
 if TYPE_CHECKING:
@@ -399,7 +399,9 @@ def show_command(path: Path, as_json: bool, output: Path | None, **asked: Any) -
             if session.options.samples:
                 raise
             _say(f"no sample: {error}")
-        data = session.show_json(picked, listed)
+        with _progress() as show:
+            show("looking at the data")
+            data = session.show_json(picked, listed)
     from eagle3_tui import text_report
 
     _emit(data, text_report.show, as_json, output)
@@ -447,26 +449,7 @@ def _session(command: str, path: Path, asked: dict[str, Any]) -> Iterator[Sessio
             _say(session.log.problem)
 
 
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """A function that rewrites one line on stderr; it shows nothing where stderr is no terminal."""
-    if not sys.stderr.isatty():
-        yield lambda text: None
-        return
-    shown = 0.0
-
-    def show(text: str) -> None:
-        nonlocal shown
-        if time.monotonic() - shown > 0.1:
-            shown = time.monotonic()
-            sys.stderr.write(f"\r{safe(text)}\x1b[K")
-            sys.stderr.flush()
-
-    try:
-        yield show
-    finally:
-        sys.stderr.write("\r\x1b[K")
-        sys.stderr.flush()
+_progress = progress
 
 
 def _choose_checkpoint(session: Session) -> Found:
@@ -483,18 +466,24 @@ def _choose_checkpoint(session: Session) -> Found:
 
 
 def _choose_sample(session: Session) -> Sequence[Path]:
-    listed = session.list_samples()
+    with _progress() as show:
+        show("looking for samples")
+        listed = session.list_samples()
     if not listed.paths:
         raise PathError(f"no samples: {listed.why}", hint="name a sample file or a folder of them with -s")
     _say(f"samples: {len(listed.paths)} ({listed.why})")
-    chosen = session.choose_first(listed.paths)
+    with _progress() as show:
+        show("looking for the first sample that can be read")
+        chosen = session.choose_first(listed.paths)
     if chosen.file != listed.paths[0] and chosen.path != listed.paths[0]:
         _say(f"sample: {chosen.path}, the first that can be read and fits")
     return listed.paths
 
 
 def _load(session: Session) -> None:
-    session.load()
+    with _progress() as show:
+        show("loading the weights")
+        session.load()
     _say(f"device: {session.placement}")
 
 

@@ -256,10 +256,13 @@ def _log(path: Path, server: Server | None, made: Effective | None) -> ServerLog
     from drafter.serving.log_file import log_lines, stream_lines
     from drafter.serving.server import Server
     from drafter.serving.server_log import read_log
+    from eagle3_tui import cli
 
     lines = stream_lines(sys.stdin.buffer) if str(path) == STDIN else log_lines(path)
     known = server if server is not None or made is None else Server.parse(made.server.partition("@")[0])
-    return read_log(lines, server=known, draft_tokens=None if made is None else made.draft_tokens)
+    with cli._progress() as show:
+        show("reading the server's log")
+        return read_log(lines, server=known, draft_tokens=None if made is None else made.draft_tokens)
 
 
 def _point_of(log: ServerLog | None, drafts: int | None) -> list[Measured]:
