@@ -177,7 +177,7 @@ _SHARED = (
                  "where their files say; else ids are shown]"),
     click.option("--slots", metavar="LABELS",
                  help="What the recorded slots are, e.g. embed,3,31,last: layers passed, embed = 0, last = the "
-                 "verifier's (last:pre, last:post: before or after its final norm).  [default: sidecar files, else "
+                 "verifier's (last:pre, last:post: before or after its final norm), ? = not known.  [default: sidecar files, else "
                  "what the training's config implies, else what the layout says, else ?]"),
     click.option("--keys", metavar="KEYS",
                  help="Where an unknown layout holds what, e.g. ids=tokens,states=aux,last=final,norm=pre,mask=loss; "
@@ -358,6 +358,9 @@ def score_command(path: Path, sort: str, as_json: bool, output: Path | None, **a
         with _progress() as show:
             result = session.score(paths, on_progress=lambda r: show(f"scored {r.done} of {r.planned}"))
         data = session.score_json(result)
+        data["warnings"] += session.grouping.without_samples(
+            [Path(one["path"]) for one in (*data["samples"], *data["skipped"])]
+        )
     formats = sorted({sample["format"] for sample in data["samples"]})
     if len(formats) > 1:
         _say(f"samples: of several formats ({'; '.join(formats)}), pooled although their slots may not be the same")
@@ -365,7 +368,7 @@ def score_command(path: Path, sort: str, as_json: bool, output: Path | None, **a
 
     for line in text_report.skipped_lines(data["skipped"]):
         _say(line)
-    _emit(data, lambda scored: score_report.score(scored, sort), as_json, output)
+    _emit(data, lambda scored: score_report.score(scored, sort, asked["rows"]), as_json, output)
 
 
 @cli.command("step", short_help="What is predicted for one token.")

@@ -335,6 +335,14 @@ def test_samples_and_groups_of_a_score(run: Run, world: World) -> None:
     two = json.loads(run(*common, "-s", folders[0], "-s", folders[1], "--json").out)
     assert [g["name"] for g in two["groups"]] == list(map(str, folders))
     refuses(run(*common, "--group", "one"), "--group 'one'", "NAME=GLOB")
+    lost = run(*common, "-s", world.folder / "samples", "--group", "none=*/code/*", "--json")
+    assert "--group none=*/code/* matches no sample" in json.loads(lost.out)["warnings"]
+    assert "warning: --group none=*/code/* matches no sample\n" in run(*common, "--group", "none=*/code/*").out
+
+
+def test_no_row_counts_names_the_rows_that_were_asked_for(run: Run, world: World) -> None:
+    words = ["score", world.output, "--no-log", "--ordering", "0,1,2", "--rows", 1, "--depth", 1]
+    assert "(--rows 1); try more --rows" in run(*words).out
 
 
 def test_progress_on_a_terminal_is_one_line(
@@ -547,6 +555,7 @@ def test_a_file_named_almost_like_a_command_opens(
         (["--ordering", "first"], "'first'"),
         (["--slots", "embed,2"], "--slots names 2 slots"),
         (["--slots", "embed,/,3,4"], "--slots"),
+        (["--slots", "foo,bar,3,16"], "'foo' in --slots; expected a depth in layers, embed, last, last:pre, last:post"),
         (["--view", "trtllm@0.9"], "trtllm@0.9"),
         (["--device", "cuda:99"], "cuda:99"),
         (["--device", "toaster"], "toaster"),
