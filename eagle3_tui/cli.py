@@ -177,8 +177,9 @@ _SHARED = (
                  "where their files say; else ids are shown]"),
     click.option("--slots", metavar="LABELS",
                  help="What the recorded slots are, e.g. embed,3,31,last: layers passed, embed = 0, last = the "
-                 "verifier's (last:pre, last:post: before or after its final norm), ? = not known.  [default: sidecar files, else "
-                 "what the training's config implies, else what the layout says, else ?]"),
+                 "verifier's (last:pre, last:post: before or after its final norm), ? = not known.  "
+                 "[default: sidecar files, else what the training's config implies, else what the layout says, "
+                 "else ?]"),
     click.option("--keys", metavar="KEYS",
                  help="Where an unknown layout holds what, e.g. ids=tokens,states=aux,last=final,norm=pre,mask=loss; "
                  "states may be repeated, a.0.b walks tables and lists, ids=@{stem}.json is another file.  "
