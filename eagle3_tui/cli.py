@@ -359,6 +359,7 @@ def score_command(path: Path, sort: str, as_json: bool, output: Path | None, **a
         with _progress() as show:
             result = session.score(paths, on_progress=lambda r: show(f"scored {r.done} of {r.planned}"))
         data = session.score_json(result)
+        data["warnings"] += _view_warnings(session)
         data["warnings"] += session.grouping.without_samples(
             [Path(one["path"]) for one in (*data["samples"], *data["skipped"])]
         )
@@ -384,6 +385,7 @@ def step_command(path: Path, at: int, as_json: bool, output: Path | None, **aske
         session.check_token(at)
         _load(session)
         data = session.step_json(session.step(at, _step_ordering(session, session.sample.path)))
+        data["warnings"] = _view_warnings(session)
     from eagle3_tui import text_report
 
     _emit(data, text_report.step, as_json, output)
@@ -406,6 +408,7 @@ def show_command(path: Path, as_json: bool, output: Path | None, **asked: Any) -
         with _progress() as show:
             show("looking at the data")
             data = session.show_json(picked, listed)
+        data["warnings"] = _view_warnings(session)
     from eagle3_tui import text_report
 
     _emit(data, text_report.show, as_json, output)
@@ -467,6 +470,14 @@ def _choose_checkpoint(session: Session) -> Found:
     for said in session.view_said():
         _say(f"view {said}")
     return picked
+
+
+def _view_warnings(session: Session) -> list[str]:
+    """Whose rules stand in for those of a server version that nobody has read, for the report itself."""
+    from drafter.serving.views import parse_view
+
+    server = parse_view(session.options.view)
+    return [f"view {server}: {server.unread}"] if server is not None and server.unread else []
 
 
 def _choose_sample(session: Session) -> Sequence[Path]:

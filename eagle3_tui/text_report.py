@@ -215,6 +215,7 @@ def step(data: Json) -> str:
         *table([["step", "", "token", "truth"], *_chain(data["chain"])], left=(1, 2, 3)),
         "",
         f"accept length {data['accept_length']} (with the bonus token)",
+        *(f"warning: {safe(text)}" for text in data["warnings"]),
     ]
     return _text(lines)
 
@@ -258,6 +259,7 @@ def show(data: Json) -> str:
     ]
     if data["sample"] is not None:
         parts.append((f"sample {safe(data['sample']['path'])}", _sample(data)))
+    parts.append(("warnings", [safe(text) for text in data.get("warnings", [])]))
     lines = [line for title, body in parts if body for line in (title, *(f"  {part}".rstrip() for part in body), "")]
     return _text(lines[:-1])
 

@@ -366,7 +366,8 @@ def test_step_json(run: Run, world: World) -> None:
     code, out, err = run(*words)
     assert code == 0
     session = world.session(depth=3)
-    assert json.loads(out) == json.loads(json.dumps(session.step_json(session.step(9, (0, 1, 2)))))
+    expected = {**session.step_json(session.step(9, (0, 1, 2))), "warnings": []}
+    assert json.loads(out) == json.loads(json.dumps(expected))
     assert "ordering: 0,1,2 (trained, by the training's config)" in err
     assert f"tokenizer: {world.target} (the target's)" in err
     assert json.loads(run(*words, "--ordering", "3,2,1").out)["ordering"] == [3, 2, 1]
@@ -475,6 +476,29 @@ def test_log_of_a_score_as_markdown(run: Run, world: World, tmp_path: Path) -> N
 def test_no_log_writes_none(run: Run, world: World, state: Path) -> None:
     run("score", world.output, "--ordering", "0,1,2", "--depth", 1, "--no-log")
     assert not state.exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("score", "{run}", "-s", "{sample}", "--ordering", "0,1,2"),
+        ("step", "{run}", "-s", "{sample}", "--at", "9"),
+        ("show", "{run}", "-s", "{sample}"),
+        ("accept", "{run}", "-s", "{sample}"),
+        ("compare", "{run}", "{run}", "-s", "{sample}"),
+        ("compare", "{run}", "-s", "{sample}"),
+    ],
+)
+def test_rules_of_another_version_are_said_in_the_report(run: Run, world: World, words: tuple[str, ...]) -> None:
+    """A version that nobody has read yet runs by the newest rules known, which the report itself must say."""
+    places = {"run": world.output, "sample": world.samples[0]}
+    asked = [word.format(**places) for word in words]
+    asked += ["--slots", V1_SLOTS, "--target", str(world.target), "--depth", "1", "--no-log", "--view"]
+    said = "view sglang@99.1: newer than what was read: the rules of sglang "
+    ran = run(*asked, "sglang@99.1")
+    assert ran.code == 0 and said in ran.out
+    assert [w for w in json.loads(run(*asked, "sglang@99.1", "--json").out)["warnings"] if w.startswith(said)]
+    assert json.loads(run(*asked, "sglang@0.5.12", "--json").out)["warnings"] == []
 
 
 # --- refusals
