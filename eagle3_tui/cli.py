@@ -359,6 +359,7 @@ def score_command(path: Path, sort: str, as_json: bool, output: Path | None, **a
         with _progress() as show:
             result = session.score(paths, on_progress=lambda r: show(f"scored {r.done} of {r.planned}"))
         data = session.score_json(result)
+        data["verifier"] = None if "verifier_draft_vocab" in data["reasons"] else _verifier_said(session)
         data["warnings"] += _view_warnings(session)
         data["warnings"] += session.grouping.without_samples(
             [Path(one["path"]) for one in (*data["samples"], *data["skipped"])]
@@ -470,6 +471,22 @@ def _choose_checkpoint(session: Session) -> Found:
     for said in session.view_said():
         _say(f"view {said}")
     return picked
+
+
+def _verifier_said(session: Session) -> str:
+    """Where the verifier's choices on the current sample come from: whose head, and whether a final norm is applied."""
+    from drafter.drafting.verifier import last_norm
+    from drafter.sample.sample import POST
+
+    target, _ = session.target
+    if session.sample.verifier_draft is not None:
+        return "as recorded"
+    if target is None:
+        return ""
+    norm, _ = last_norm(session.sample, session.probe())
+    passed = "the recorded last state has passed the target's final norm: none is applied"
+    applied = "the target's final norm is applied to the recorded last state"
+    return f"head of {target.path}; {passed if norm == POST else applied}"
 
 
 def _view_warnings(session: Session) -> list[str]:

@@ -57,7 +57,11 @@ def _against_verifier(data: Json) -> list[str]:
     if not metrics:
         return []
     said = ", ".join(f"{safe(name)} {_share(metric['marginal'])}" for name, metric in metrics.items())
-    return [f"step 0 of {_slots(data['best'])} against the verifier: {said}"]
+    by = data.get("verifier")
+    return [
+        f"step 0 of {_slots(data['best'])} against the verifier: {said}",
+        *([f"verifier: {safe(by)}"] if by else []),
+    ]
 
 
 def _score_warnings(data: Json) -> list[str]:

@@ -214,7 +214,7 @@ def test_score_json_is_the_sessions(run: Run, world: World, state: Path) -> None
     data = json.loads(out)
     session = world.session(depth=2, slots=V1_SLOTS)
     session.options = replace(session.options, samples=())  # each of several would be a group
-    expected = json.loads(json.dumps(session.score_json(session.score(world.samples))))
+    expected = json.loads(json.dumps({**session.score_json(session.score(world.samples)), "verifier": None}))
     assert {**data, "dtype": 0, "placement_reason": 0} == {**expected, "dtype": 0, "placement_reason": 0}
     assert (len(data["orderings"]), data["configured"], data["trained"]) == (24, [1, 2, 3], [0, 1, 2])
     (log,) = (state / "eagle3-tui").iterdir()
@@ -239,7 +239,22 @@ def test_score_text(run: Run, world: World) -> None:
     assert any("t" in line[:3] and "0,1,2" in line for line in lines)
     assert "selects slots 1,2,3 (depths 2,4,6)" in out
     assert "no verifier_strict: no recorded slot is known to be the verifier's last state" in out
+    assert "verifier: " not in out
     assert "log:" not in err
+
+
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        ("last:pre", "the target's final norm is applied to the recorded last state"),
+        ("last:post", "the recorded last state has passed the target's final norm: none is applied"),
+    ],
+)
+def test_a_score_says_whose_head_and_norm_the_verifier_is(run: Run, world: World, last: str, said: str) -> None:
+    words = ["score", world.output, "--slots", f"embed,2,4,{last}", "--depth", 1, "--no-log", "--ordering", "0,1,2"]
+    words += ["--target", world.target]
+    assert f"\nverifier: head of {world.target}; {said}\n" in run(*words).out
+    assert json.loads(run(*words, "--json").out)["verifier"] == f"head of {world.target}; {said}"
 
 
 def test_output_goes_to_a_file_at_once(run: Run, world: World, tmp_path: Path) -> None:
