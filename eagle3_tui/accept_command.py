@@ -63,6 +63,7 @@ def accept_command(
             )
             found = _rounds(session, ordering, refresh, show)
         data = session.chain_report_json(report, found, refresh, most)
+        data["warnings"] += cli._view_warnings(session)
     from eagle3_tui import text_report
 
     for line in text_report.skipped_lines(data["skipped"]):

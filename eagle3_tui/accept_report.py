@@ -219,7 +219,7 @@ def _rounds(data: Json, shown: int) -> list[str]:
     if rounds["refresh"] != "target":
         lines.append(f"  with refresh target: {_target_walk(data)}")
     if each and shown:
-        rows = [["token", "known", "accepted", f"drafts ({MARKS})", "bonus"]]
+        rows = [["after token", "known", "accepted", f"drafts ({MARKS})", "bonus"]]
         rows += [_round(one) for one in each[:shown]]
         lines += table(rows, left=(1, 3, 4))
     return [*lines, *([f"... {len(each) - shown} more rounds"] if each and len(each) > shown else [])]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -23,6 +22,8 @@ from drafter.options import MAX_DEPTH
 from drafter.safe import safe
 from drafter.wiring import SWITCHES
 from eagle3_tui import __version__
+from eagle3_tui.progress import progress
+from eagle3_tui.suggest import command_meant, no_such_option
 
 if TYPE_CHECKING:
     from drafter.files.find import Found
@@ -72,7 +73,9 @@ def _one_line(error: Exception) -> str:
         return str(error)
     if isinstance(error, click.UsageError):
         where = error.ctx.command_path.strip() if error.ctx else PROG
-        return f"{error.format_message().rstrip('.')}; see {where} --help"
+        said = error.format_message().rstrip(".")
+        said = no_such_option(error, cli.commands) if isinstance(error, click.NoSuchOption) else said
+        return f"{said} See {where} --help" if said.endswith("?") else f"{said}; see {where} --help"
     if isinstance(error, click.ClickException):
         return error.format_message()
     if isinstance(error, OSError):
@@ -113,8 +116,27 @@ class _Commands(click.Group):
         elif not {"-h", "--help"}.isdisjoint(args):
             args = ["--help"]
         else:
+            if at is not None:
+                self._refuse_no_command(ctx, args, at)
             args = [OPEN, *args]
         return super().parse_args(ctx, args)
+
+    def _refuse_no_command(self, ctx: click.Context, args: list[str], at: int) -> None:
+        """Refuse a first word that can only be a command's, because no file has that name. Raises UsageError."""
+        word, names = args[at], self.list_commands(ctx)
+        if os.path.lexists(word) or Path(word).name != word or not self._known(args[:at]):
+            return
+        said = f"{word!r} is no command, file or folder"
+        meant = command_meant(word, names)
+        if meant is not None:
+            raise click.UsageError(f"{said}: did you mean {meant}?", ctx)
+        if self._first_word(args[at + 1 :]) is not None:  # only commands take a second word
+            raise click.UsageError(f"{said}; commands are {', '.join(names)}", ctx)
+
+    def _known(self, args: list[str]) -> bool:
+        """Whether every option in `args` is one of some command: else `word` may be the value of a misspelt one."""
+        every = {name for command in self.commands.values() for option in command.params for name in option.opts}
+        return all(arg.partition("=")[0] in every for arg in args if arg.startswith("--"))
 
     def _first_word(self, args: list[str]) -> int | None:
         """Where the first word is that is neither an option nor an option's value; None after `--`."""
@@ -155,8 +177,9 @@ _SHARED = (
                  "where their files say; else ids are shown]"),
     click.option("--slots", metavar="LABELS",
                  help="What the recorded slots are, e.g. embed,3,31,last: layers passed, embed = 0, last = the "
-                 "verifier's (last:pre, last:post: before or after its final norm).  [default: sidecar files, else "
-                 "what the training's config implies, else what the layout says, else ?]"),
+                 "verifier's (last:pre, last:post: before or after its final norm), ? = not known.  "
+                 "[default: sidecar files, else what the training's config implies, else what the layout says, "
+                 "else ?]"),
     click.option("--keys", metavar="KEYS",
                  help="Where an unknown layout holds what, e.g. ids=tokens,states=aux,last=final,norm=pre,mask=loss; "
                  "states may be repeated, a.0.b walks tables and lists, ids=@{stem}.json is another file.  "
@@ -321,7 +344,8 @@ def _open_screen(path: Path, ascii: bool, no_mouse: bool, asked: dict[str, Any])
 
     options = _options(path, asked)
     if not options.path.exists():
-        raise PathError("no such file or folder", where=options.path, hint="check the path")
+        hint = "check the path, or see --help for the commands"
+        raise PathError("no such file or folder", where=options.path, hint=hint)
     from eagle3_tui.app import run_app
 
     settings = UiSettings(ascii, not no_mouse, list(click.get_current_context().obj))
@@ -342,6 +366,11 @@ def score_command(path: Path, sort: str, as_json: bool, output: Path | None, **a
         with _progress() as show:
             result = session.score(paths, on_progress=lambda r: show(f"scored {r.done} of {r.planned}"))
         data = session.score_json(result)
+        data["verifier"] = None if "verifier_draft_vocab" in data["reasons"] else _verifier_said(session)
+        data["warnings"] += _view_warnings(session)
+        data["warnings"] += session.grouping.without_samples(
+            [Path(one["path"]) for one in (*data["samples"], *data["skipped"])]
+        )
     formats = sorted({sample["format"] for sample in data["samples"]})
     if len(formats) > 1:
         _say(f"samples: of several formats ({'; '.join(formats)}), pooled although their slots may not be the same")
@@ -349,7 +378,7 @@ def score_command(path: Path, sort: str, as_json: bool, output: Path | None, **a
 
     for line in text_report.skipped_lines(data["skipped"]):
         _say(line)
-    _emit(data, lambda scored: score_report.score(scored, sort), as_json, output)
+    _emit(data, lambda scored: score_report.score(scored, sort, asked["rows"]), as_json, output)
 
 
 @cli.command("step", short_help="What is predicted for one token.")
@@ -364,6 +393,7 @@ def step_command(path: Path, at: int, as_json: bool, output: Path | None, **aske
         session.check_token(at)
         _load(session)
         data = session.step_json(session.step(at, _step_ordering(session, session.sample.path)))
+        data["warnings"] = _view_warnings(session)
     from eagle3_tui import text_report
 
     _emit(data, text_report.step, as_json, output)
@@ -383,7 +413,10 @@ def show_command(path: Path, as_json: bool, output: Path | None, **asked: Any) -
             if session.options.samples:
                 raise
             _say(f"no sample: {error}")
-        data = session.show_json(picked, listed)
+        with _progress() as show:
+            show("looking at the data")
+            data = session.show_json(picked, listed)
+        data["warnings"] = _view_warnings(session)
     from eagle3_tui import text_report
 
     _emit(data, text_report.show, as_json, output)
@@ -431,26 +464,7 @@ def _session(command: str, path: Path, asked: dict[str, Any]) -> Iterator[Sessio
             _say(session.log.problem)
 
 
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """A function that rewrites one line on stderr; it shows nothing where stderr is no terminal."""
-    if not sys.stderr.isatty():
-        yield lambda text: None
-        return
-    shown = 0.0
-
-    def show(text: str) -> None:
-        nonlocal shown
-        if time.monotonic() - shown > 0.1:
-            shown = time.monotonic()
-            sys.stderr.write(f"\r{safe(text)}\x1b[K")
-            sys.stderr.flush()
-
-    try:
-        yield show
-    finally:
-        sys.stderr.write("\r\x1b[K")
-        sys.stderr.flush()
+_progress = progress
 
 
 def _choose_checkpoint(session: Session) -> Found:
@@ -466,19 +480,49 @@ def _choose_checkpoint(session: Session) -> Found:
     return picked
 
 
+def _verifier_said(session: Session) -> str:
+    """Where the verifier's choices on the current sample come from: whose head, and whether a final norm is applied."""
+    from drafter.drafting.verifier import last_norm
+    from drafter.sample.sample import POST
+
+    target, _ = session.target
+    if session.sample.verifier_draft is not None:
+        return "as recorded"
+    if target is None:
+        return ""
+    norm, _ = last_norm(session.sample, session.probe())
+    passed = "the recorded last state has passed the target's final norm: none is applied"
+    applied = "the target's final norm is applied to the recorded last state"
+    return f"head of {target.path}; {passed if norm == POST else applied}"
+
+
+def _view_warnings(session: Session) -> list[str]:
+    """Whose rules stand in for those of a server version that nobody has read, for the report itself."""
+    from drafter.serving.views import parse_view
+
+    server = parse_view(session.options.view)
+    return [f"view {server}: {server.unread}"] if server is not None and server.unread else []
+
+
 def _choose_sample(session: Session) -> Sequence[Path]:
-    listed = session.list_samples()
+    with _progress() as show:
+        show("looking for samples")
+        listed = session.list_samples()
     if not listed.paths:
         raise PathError(f"no samples: {listed.why}", hint="name a sample file or a folder of them with -s")
     _say(f"samples: {len(listed.paths)} ({listed.why})")
-    chosen = session.choose_first(listed.paths)
+    with _progress() as show:
+        show("looking for the first sample that can be read")
+        chosen = session.choose_first(listed.paths)
     if chosen.file != listed.paths[0] and chosen.path != listed.paths[0]:
         _say(f"sample: {chosen.path}, the first that can be read and fits")
     return listed.paths
 
 
 def _load(session: Session) -> None:
-    session.load()
+    with _progress() as show:
+        show("loading the weights")
+        session.load()
     _say(f"device: {session.placement}")
 
 

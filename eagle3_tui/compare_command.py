@@ -74,6 +74,7 @@ def _two(session: Session, other: Path, most: int) -> Json:
     with cli._progress() as show:
         found = session.compare_checkpoints(theirs, lambda done, planned, name: show(f"{done} of {planned}: {name}"))
     data: Json = {**comparison_json(found), "outcomes": None, "outcomes_problem": ""}
+    data["warnings"] = cli._view_warnings(session)
     if not session.options.samples:
         cli._say("samples: none asked for (-s), so predictions are not compared")
         return data
@@ -126,7 +127,7 @@ def _epochs(session: Session) -> Json:
             show(f"{run.done} of {len(run.epochs)} checkpoints")
 
         run = session.run_epochs(found, paths, on_progress)
-    return {"path": str(session.options.path), **run_json(run)}
+    return {"path": str(session.options.path), **run_json(run), "warnings": cli._view_warnings(session)}
 
 
 def _samples(session: Session) -> Sequence[Path]:

@@ -16,7 +16,7 @@
  "outcomes": null | {"depth", "mask", "ours": SIDE, "theirs": SIDE, "step0": TABLE,
    "longer": {"equal", "ours", "theirs", "p"}, "samples": [{"path", "tokens", "step0": TABLE, "length": {...}}],
    "differing": [{"path", "row", "at", "input", "truth", "ours": {"id", "text"} | null, "theirs", "length"}]},
- "outcomes_problem": "" | one line}
+ "outcomes_problem": "" | one line, "warnings": [...]}
 ```
 with STORED = `{"written", "dtype", "shape"}`, TABLE = `{"both", "only_ours", "only_theirs", "neither", "p"}` and SIDE =
 `{"ordering", "ordering_why", "view", "placed", "warnings", "samples", "skipped", "step0": {"hits", "total"},
@@ -25,7 +25,7 @@ with STORED = `{"written", "dtype", "shape"}`, TABLE = `{"both", "only_ours", "o
 `compare PATH --json`: `{"path", "depth", "mask", "done", "epochs": [{"name", "path", "links", "state", "epoch",
 "epoch_why", "step", "metrics", "problem", "step0", "length", ...}], "best": {"index", "name", "ranked_by", "rows",
 "tied": [{"index", "name", "p"}]} | null, "series": {"name", "epoch", "step", "accuracy", "length", "walk",
-"metrics": {name: [...]}}}`.
+"metrics": {name: [...]}}, "warnings": [...]}`.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from eagle3_tui.text_report import percent, size, table
 
 Json = dict[str, Any]
 NAME_WIDTH, VALUE_WIDTH, MOST_KEYS, MOST_SAMPLES, MOST_METRICS = 48, 60, 40, 40, 6
+RIGHT = "right: the drafted token is the sample's own; the verifier is not asked, so no target's final norm has a say"
 
 
 # two checkpoints
@@ -53,9 +54,8 @@ def comparison(data: Json) -> str:
         lines += ["", *_outcomes(data["outcomes"])]
     if data["outcomes_problem"]:
         lines += ["", f"predictions not compared: {safe(data['outcomes_problem'])}"]
-    for name in ("ours", "theirs"):
-        lines += [f"warning: {name}: {safe(warning)}" for warning in data[name]["warnings"]]
-    return "\n".join(lines) + "\n"
+    lines += [f"warning: {name}: {safe(text)}" for name in ("ours", "theirs") for text in data[name]["warnings"]]
+    return "\n".join([*lines, *(f"warning: {safe(text)}" for text in data["warnings"])]) + "\n"
 
 
 def _side(name: str, side: Json) -> str:
@@ -173,6 +173,7 @@ def _outcomes(found: Json) -> list[str]:
         f"predictions: depth {found['depth']}, mask {safe(found['mask'])}, {_many(len(found['samples']), 'sample')}"
     ]
     lines += [_ran(name, found[name]) for name in ("ours", "theirs")]
+    lines.append(f"  {RIGHT}")
     lines += [*_step0(found["step0"]), _longer(found["longer"])]
     lines += ["", *_samples(found["samples"])] if len(found["samples"]) > 1 else []
     lines += ["", *_differing(found)] if found["differing"] else []
@@ -258,10 +259,8 @@ def epochs(data: Json) -> str:
     lines += _curve(data["series"])
     lines += _metrics(data["series"])
     lines += [f"skipped by {safe(o['name'])}: {safe(s['error'])}" for o in found for s in o.get("skipped", [])]
-    return (
-        "\n".join([*lines, *(f"warning: {safe(o['name'])}: {safe(w)}" for o in found for w in o.get("warnings", []))])
-        + "\n"
-    )
+    lines += [f"warning: {safe(o['name'])}: {safe(w)}" for o in found for w in o.get("warnings", [])]
+    return "\n".join([*lines, *(f"warning: {safe(text)}" for text in data["warnings"])]) + "\n"
 
 
 def _epoch(one: Json, mark: str) -> list[str]:

@@ -88,7 +88,7 @@ def fix_command(
             made = fix.plan(session.checkpoint, ordering, depths, named, session.family(family), layers)
             data = {"checkpoint": str(session.checkpoint.path), **fix.plan_json(made), "folder": None}
             if folder is not None:
-                check_place(session.checkpoint, folder)
+                check_place(session.checkpoint, folder, session.options.path)
                 data["folder"] = None if dry_run else _write(made, folder)
             logged.result = data
     cli._emit(data, as_text, as_json, output)

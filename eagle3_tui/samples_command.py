@@ -58,7 +58,9 @@ def samples_command(
 
     with cli._session(NAME, path, asked) as session:
         cli._choose_checkpoint(session)
-        listed = session.list_samples()
+        with cli._progress() as show:
+            show("looking for samples")
+            listed = session.list_samples()
         if not listed.paths:
             raise PathError(f"no samples: {listed.why}", hint="name a sample file or a folder of them with -s")
         cli._say(f"samples: {len(listed.paths)} ({listed.why})")
@@ -93,6 +95,7 @@ def _survey(session: Session, listed: SampleList) -> Json:
 def _against(session: Session, listed: SampleList, against: Path, most: int) -> Json:
     from drafter.files.path import there
     from drafter.sample.folder import list_samples
+    from eagle3_tui import cli
 
     if not there(against):
         raise PathError("no such file or folder", where=against, hint="check --against")
@@ -100,7 +103,9 @@ def _against(session: Session, listed: SampleList, against: Path, most: int) -> 
     one = _single(session, listed.paths), _single(session, theirs)
     if one[0] is not None and one[1] is not None:
         return _compared(session, [(one[0], one[1])], {}, 0, alone=True)
-    partners = session.pair_recordings(listed.paths, theirs)
+    with cli._progress() as show:
+        show("looking for the same tokens in both")
+        partners = session.pair_recordings(listed.paths, theirs)
     rest: Json = {
         "only_ours": [str(path) for path in partners.only_ours],
         "only_theirs": [str(path) for path in partners.only_theirs],

@@ -19,11 +19,11 @@ MOST_SAMPLES = 20  # rows of the table of samples
 MOST_ORDERINGS = 5  # of each group, beside those that carry a mark
 
 
-def score(data: Json, sort: str = "worst") -> str:
-    """`sort` orders the table of samples: `worst` or `best` first at step 0, or by `name`."""
+def score(data: Json, sort: str = "worst", rows: int | None = None) -> str:
+    """`sort` orders the table of samples: `worst` or `best` first at step 0, or by `name`. `rows` is that of --rows."""
     parts = [_samples(data, sort), _groups(data), _positions(data)]
     tail = [line for part in parts if part for line in ("", *part)]
-    return text_report.score(data) + "".join(f"{line}\n" for line in tail)
+    return text_report.score(data, rows) + "".join(f"{line}\n" for line in tail)
 
 
 def _shown(data: Json) -> list[int] | None:

@@ -24,12 +24,10 @@ if TYPE_CHECKING:
     from drafter.serving.offline import Curve
     from drafter.serving.server import Server
     from drafter.serving.server_log import ServerLog
+    from eagle3_tui.serving_scores import Asks, Offline
 
 Json = dict[str, Any]
-Scored = tuple[Path, tuple[Path, ...], str | None, Path | None]  # checkpoint, samples, slots, target
 NAME = "serving"
-_EAGER = "--disable-cuda-graph"
-_DEPTH, _DEEPEST = 5, 16  # drafts that are scored where the server's are not known, and at most
 STDIN = "-"
 _OWN = (
     click.argument("path", type=click.Path(path_type=Path), required=False),
@@ -56,6 +54,9 @@ _OWN = (
     click.option("-s", "--samples", multiple=True, type=click.Path(path_type=Path), metavar="PATH",
                  help="Samples to score PATH on, as trained and as the server computes it: the offline accept lengths "
                  "beside the server's, and the verdict; repeatable."),
+    click.option("--group", "groups", multiple=True, metavar="NAME=GLOB",
+                 help="A group of samples, scored by itself; repeatable.  [default: a group for each -s, if several "
+                 "with a folder among them, else those whose folder or file is named train, held_out, val, test ...]"),
     click.option("--slots", metavar="LABELS", help="What the recorded slots are, as for score."),
     click.option("--target", type=click.Path(path_type=Path), metavar="PATH", help="The target's folder."),
 )  # fmt: skip
@@ -80,6 +81,7 @@ def serving_command(
     accept_length: str | None,
     joint: str | None,
     samples: Sequence[Path],
+    groups: Sequence[str],
     slots: str | None,
     target: Path | None,
     as_json: bool,
@@ -97,8 +99,9 @@ def serving_command(
     if base_speed is None and (points or draft_cost is not None):
         raise click.UsageError("--point and --draft-cost need --base-speed", _context())
     from eagle3_tui import cli, serving_report
+    from eagle3_tui.serving_scores import Asks
 
-    scored = None if path is None or not samples else (path, tuple(samples), slots, target)
+    scored = None if path is None or not samples else Asks(path, tuple(samples), slots, target, tuple(groups))
     data = _answer(path, flags, server, server_log, base_speed, points, draft_cost, accept_length, joint, scored)
     cli._emit(data, serving_report.serving, as_json, output)
 
@@ -117,12 +120,13 @@ def _answer(
     draft_cost: float | None,
     accept_length: str | None,
     joint: str | None,
-    scored: Scored | None,
+    scored: Asks | None,
 ) -> Json:
     """The command's JSON; see `serving_report` for its shape."""
     from drafter.serving.expect import choice_at, expectation, expectation_json, parse_point
     from drafter.serving.flags import flags_text, parse_flags
     from drafter.serving.server import Server
+    from eagle3_tui.serving_scores import score
 
     facts, checkpoint = _facts(path)
     named = Server.parse(server) if server is not None else None
@@ -141,12 +145,13 @@ def _answer(
         expected = expectation(base_speed, measured, most=most, draft_cost=draft_cost)
     elif base_speed is not None:
         why = "no point: give --point, or a log of one request at a time with its speed"
-    trained, served, why_not = _offline(scored, asked, made, drafts) if scored is not None else (None, None, "")
+    offline = score(scored, asked, made, drafts) if scored is not None else None
+    best = offline.best if offline is not None else None
     length, length_drafts = _length(accept_length)
-    if length is None and (best := served or trained) is not None:
+    if length is None and best is not None:
         length, length_drafts = best.at(_reach(best, drafts)), _reach(best, drafts)
     rates = _rates(joint, log)
-    if not rates and (best := served or trained) is not None:
+    if not rates and best is not None:
         rates = best.joint
     at = None if length is None or expected is None else choice_at(expected, length, length_drafts)
     if length is not None and expected is not None and at is None:
@@ -159,67 +164,30 @@ def _answer(
         "log": None if log is None else _log_json(log, made, conflict),
         "expectation": None if expected is None else expectation_json(expected, at, rates),
         "why_no_expectation": why,
-        "offline": None if scored is None else _offline_json(trained, served, why_not, drafts),
-        "verdict": _judged(trained, served, made, log, expected)
-        if trained is not None or served is not None
+        "offline": None if offline is None else offline.json(drafts),
+        "verdict": _judged(offline, made, log, expected)
+        if offline is not None and best is not None
         else _verdict(made, log, expected, length, length_drafts),
     }
 
 
-def _reach(curve: Curve, drafts: int | None) -> int:
-    return curve.drafts if drafts is None else min(drafts, curve.drafts)
-
-
-def _offline(
-    scored: Scored, asked: Asked | None, made: Effective | None, drafts: int | None
-) -> tuple[Curve | None, Curve | None, str]:
-    """The checkpoint on the samples: as trained, as the server of the flags or the log computes it, and why not so."""
-    from drafter.serving.offline import served_curve, trained_curve
-    from drafter.session import Options, Session
-    from drafter.views import views_json
-    from eagle3_tui import cli, demo
-
-    path, samples, slots, target = scored
-    depth = min(drafts or _DEPTH, _DEEPEST)
-    options = Options(path, samples=samples, slots=slots, target=target, depth=depth)
-    session = Session(demo.demo_options(options) if str(path) == demo.NAME else options)
-    cli._choose_checkpoint(session)
-    paths = cli._choose_sample(session)
-    cli._load(session)
-    with cli._progress() as show:
-        names = (made.server,) if made is not None else ()
-        found = views_json(session.views(paths, names, lambda done, of: show(f"scored {done} of {of}")))
-    words = f"{found['samples']} sample{'' if found['samples'] == 1 else 's'}"
-    trained = trained_curve(found, words)
-    if made is None:
-        return trained, None, "no server is named: --server or --flags"
-    graphs = asked is None or _EAGER not in asked.ignored
-    return trained, *served_curve(found, made.server, words, graphs=graphs)
-
-
-def _offline_json(trained: Curve | None, served: Curve | None, why_not: str, drafts: int | None) -> Json:
-    from drafter.serving.offline import curve_json
-
-    return {
-        "trained": curve_json(trained, drafts),
-        "served": curve_json(served, drafts),
-        "why_not_served": why_not,
-    }
-
-
 def _judged(
-    trained: Curve | None,
-    served: Curve | None,
-    made: Effective | None,
-    log: ServerLog | None,
-    expected: Expectation | None,
+    offline: Offline, made: Effective | None, log: ServerLog | None, expected: Expectation | None
 ) -> Json | None:
-    """What the server's length and both offline ones say together, where there is one of the server."""
-    from drafter.serving.offline import judge
+    """What the server's length and the offline ones say together, where there is one of the server."""
     from drafter.serving.verdict import verdict_json
 
-    length = log.mean if log is not None else expected.points[0].length if expected is not None else None
-    return None if length is None else verdict_json(judge(trained, served, length, made))
+    found = offline.judged(_served(log, expected), made)
+    return None if found is None else verdict_json(found)
+
+
+def _served(log: ServerLog | None, expected: Expectation | None) -> float | None:
+    """What users got: by the log, else by the first measured point."""
+    return log.mean if log is not None else expected.points[0].length if expected is not None else None
+
+
+def _reach(curve: Curve, drafts: int | None) -> int:
+    return curve.drafts if drafts is None else min(drafts, curve.drafts)
 
 
 def _facts(path: Path | None) -> tuple[DrafterFacts, Json | None]:
@@ -256,10 +224,13 @@ def _log(path: Path, server: Server | None, made: Effective | None) -> ServerLog
     from drafter.serving.log_file import log_lines, stream_lines
     from drafter.serving.server import Server
     from drafter.serving.server_log import read_log
+    from eagle3_tui import cli
 
     lines = stream_lines(sys.stdin.buffer) if str(path) == STDIN else log_lines(path)
     known = server if server is not None or made is None else Server.parse(made.server.partition("@")[0])
-    return read_log(lines, server=known, draft_tokens=None if made is None else made.draft_tokens)
+    with cli._progress() as show:
+        show("reading the server's log")
+        return read_log(lines, server=known, draft_tokens=None if made is None else made.draft_tokens)
 
 
 def _point_of(log: ServerLog | None, drafts: int | None) -> list[Measured]:
@@ -304,7 +275,7 @@ def _verdict(
     """What served and offline numbers say together, where there is a served one."""
     from drafter.serving.verdict import Offline, verdict, verdict_json
 
-    served = log.mean if log is not None else expected.points[0].length if expected is not None else None
+    served = _served(log, expected)
     if served is None:
         return None
     longest = None if made is None or made.varies else made.max_accept_length

@@ -16,7 +16,8 @@
                  "model": {"fixed", "per_draft", "words", "measured"} | null, "why_no_model",
                  "choices": [CHOICE = {"drafts", "length", "speed", "low", "high"}], "best": [drafts]},
  "why_no_expectation",
- "offline": {"trained": CURVE | null, "served": CURVE | null, "why_not_served"} | null,
+ "offline": {"trained": CURVE | null, "served": CURVE | null, "why_not_served", "warnings": [...],
+             "groups": [{"name", "kind": "held-out|training|unknown", "trained", "served", "why_not_served"}]} | null,
  "verdict": {"kind", "sentence", "reasons": [...], "missing": [...]}}
 ```
 with CURVE = `{"name", "samples", "rows", "joint": [all of the first i right], "walk": of rounds, "drafts", "length" at
@@ -123,7 +124,23 @@ def offline(data: Json) -> list[str]:
                 f"  {found['name']}: {found['length']:.2f} {reach}, {found['rows']} rows of {found['samples']}"
             )
             lines.append(f"    first i drafts right: {', '.join(f'{p:.3f}' for p in found['joint'])}")
-    return [*lines, f"  as served: not known: {data['why_not_served']}"] if data["why_not_served"] else lines
+    lines += [f"  as served: not known: {data['why_not_served']}"] if data["why_not_served"] else []
+    lines += _groups(data["groups"]) if len(data["groups"]) > 1 else []
+    return [*lines, *(f"  warning: {warning}" for warning in data["warnings"])]
+
+
+def _groups(groups: list[Json]) -> list[str]:
+    """A row a group: users bring text that was not trained on, so that the held-out row is the one to expect."""
+    rows = [["group", "of training", "trained", "walk", "served", "walk", "rows"]]
+    for group in groups:
+        curves = [group["trained"], group["served"]]
+        numbers = [_length(one and one[key]) for one in curves for key in ("length", "walk")]
+        rows.append([group["name"], group["kind"], *numbers, str(next((c["rows"] for c in curves if c), 0))])
+    return [f"  {line}" for line in table(rows, left=(0, 1))]
+
+
+def _length(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
 
 
 def expectation(data: Json) -> list[str]:

@@ -18,8 +18,8 @@ MOST_SKIPPED, MOST_WARNINGS = 3, 20  # lines of each in a report; the JSON has e
 # score
 
 
-def score(data: Json) -> str:
-    """One line an ordering, best first, and what follows from it."""
+def score(data: Json, rows: int | None = None) -> str:
+    """One line an ordering, best first, and what follows from it. `rows` is how many of each sample were asked for."""
     place, samples = data["checkpoint"], data["samples"]
     lines = [
         f"checkpoint {safe(place['path'])}: {safe(place['dialect'])}, fc takes {place['fc_inputs']} states",
@@ -32,7 +32,7 @@ def score(data: Json) -> str:
         "step k: right / rows that count; length: mean accepted drafts + 1; walk: tokens a round, as a server logs",
         *(["all rows are pooled; of samples: the mean of the samples' own step 0"] if _several(data) else []),
         "",
-        _verdict(data),
+        _no_row(data, rows) if data["best"] is None else _verdict(data),
     ]
     if data["coverage"] is not None:
         lines.append(f"in the draft vocabulary: {_share(data['coverage'])} of the tokens to predict")
@@ -57,7 +57,11 @@ def _against_verifier(data: Json) -> list[str]:
     if not metrics:
         return []
     said = ", ".join(f"{safe(name)} {_share(metric['marginal'])}" for name, metric in metrics.items())
-    return [f"step 0 of {_slots(data['best'])} against the verifier: {said}"]
+    by = data.get("verifier")
+    return [
+        f"step 0 of {_slots(data['best'])} against the verifier: {said}",
+        *([f"verifier: {safe(by)}"] if by else []),
+    ]
 
 
 def _score_warnings(data: Json) -> list[str]:
@@ -144,8 +148,6 @@ def marks(data: Json, slots: list[int]) -> str:
 def _verdict(data: Json) -> str:
     """One sentence: does the config select the best ordering?"""
     best, configured = data["best"], data["configured"]
-    if best is None:
-        return "No row counts, so nothing can be said; try another --mask."
     best_said = f"{_slots(best)}: {_accuracy(data, best)}"
     if configured is None:
         why = safe(data["reasons"].get("configured", "unknown"))
@@ -157,6 +159,20 @@ def _verdict(data: Json) -> str:
     if configured in data["tied_with_best"]:
         return f"Of these orderings {said}: {own}, which the rows cannot tell from the best, {best_said}."
     return f"{said[0].upper()}{said[1:]}: {own}; the best ordering is {best_said}."
+
+
+def _no_row(data: Json, most: int | None) -> str:
+    """Why nothing can be said, and what to ask for instead."""
+    samples = data["samples"]
+    unsupervised = data["mask"] != "all" and all(sample.get("supervised") == 0 for sample in samples)
+    tokens = sum(sample["tokens"] for sample in samples)
+    why = f"none of the {tokens} tokens read is supervised" if unsupervised else f"mask {data['mask']} leaves none"
+    others = ["--mask all", "--supervised all"] if unsupervised else ["another --mask"]
+    if data["mask"] == "all":
+        why, others = f"{tokens} tokens are too few", ["longer samples"]
+    if most is not None:
+        why, others = f"{why} (--rows {most})", ["more --rows", *others[: data["mask"] != "all"]]
+    return f"No row counts, so nothing can be said: {why}; try {' or '.join(others)}."
 
 
 def _depths(data: Json, slots: list[int]) -> str:
@@ -203,6 +219,7 @@ def step(data: Json) -> str:
         *table([["step", "", "token", "truth"], *_chain(data["chain"])], left=(1, 2, 3)),
         "",
         f"accept length {data['accept_length']} (with the bonus token)",
+        *(f"warning: {safe(text)}" for text in data["warnings"]),
     ]
     return _text(lines)
 
@@ -246,6 +263,7 @@ def show(data: Json) -> str:
     ]
     if data["sample"] is not None:
         parts.append((f"sample {safe(data['sample']['path'])}", _sample(data)))
+    parts.append(("warnings", [safe(text) for text in data.get("warnings", [])]))
     lines = [line for title, body in parts if body for line in (title, *(f"  {part}".rstrip() for part in body), "")]
     return _text(lines[:-1])
 

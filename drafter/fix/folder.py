@@ -77,15 +77,24 @@ def write(
     return target
 
 
-def check_place(checkpoint: Checkpoint, folder: Path) -> Path:
-    """`folder`, resolved, if a new checkpoint may be written there. Raises PathError."""
+def check_place(checkpoint: Checkpoint, folder: Path, run: Path | None = None) -> Path:
+    """`folder`, resolved, if a new checkpoint may be written there. Raises PathError.
+
+    `run` is the folder in which the checkpoint was found: a copy there would count as one more of the run.
+    """
     try:
         target, source = folder.resolve(), source_folder(checkpoint).resolve()
+        inside = run is not None and target.is_relative_to(run.resolve())
         taken = there(target) and (not target.is_dir() or any(target.iterdir()))
     except (OSError, RuntimeError, ValueError) as error:
         raise PathError(f"no folder can be written there ({error})", where=folder) from error
     if target == source or target.is_relative_to(source) or source.is_relative_to(target):
         raise PathError("the checkpoint's own folder", expected="a new folder elsewhere", where=folder)
+    if inside:
+        hint = "give a folder outside it, or the checkpoint itself as PATH"
+        raise PathError(
+            f"in the folder that is read, {run}", expected="a new folder elsewhere", where=folder, hint=hint
+        )
     if taken:
         raise PathError("something is there already", expected="a new or an empty folder", where=folder)
     return target

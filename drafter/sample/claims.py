@@ -28,7 +28,7 @@ Claims = list[Claim | None]
 def parse_slots(labels: str) -> list[Claim]:
     """`embed,3,31,last` as claims; `last:pre` and `last:post` say on which side of the target's final norm it is.
 
-    Raises WiringError for a label that is neither a depth nor a name.
+    Raises WiringError for any other name: what means nothing to the tool is most likely misspelt.
     """
     claims = []
     for label in (part.strip() for part in labels.split(",")):
@@ -41,10 +41,10 @@ def parse_slots(labels: str) -> list[Claim]:
             claims.append(Claim(EMBED, "--slots", 0))
         elif name == LAST and (not colon or norm in (PRE, POST)):
             claims.append(Claim(LAST, "--slots", is_last=True, norm=norm))
-        elif label == UNKNOWN or (label.isidentifier() and label.isascii()):
+        elif label == UNKNOWN:
             claims.append(Claim(label, "--slots"))
         else:
-            expected = "a depth, embed, last, last:pre, last:post, ? or a name"
+            expected = f"a depth in layers, {EMBED}, {LAST}, {LAST}:{PRE}, {LAST}:{POST}, or {UNKNOWN} if not known"
             raise WiringError(f"{label!r} in --slots", expected=expected)
     return claims
 
@@ -82,7 +82,7 @@ def claim_slots(
 def _complete(slot: Slot, claim: Claim | None, num_layers: int | None) -> Claim | None:
     """`claim` with what the target's number of layers and the layout add: whether it is the last state, and its norm.
 
-    The layout adds nothing to a claim that contradicts it, a depth other than the target's last or a name.
+    The layout adds nothing to a claim that contradicts it, a depth other than the target's last or a `?`.
     """
     if claim is None:
         return None

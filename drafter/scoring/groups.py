@@ -37,6 +37,17 @@ class Grouping:
         above = [given for given in self.given if path == given or split_part(path)[0].is_relative_to(given)]
         return str(max(above, key=lambda given: len(given.parts))) if above else OTHER
 
+    def without_samples(self, paths: Iterable[Path]) -> list[str]:
+        """A sentence for each glob that is the group of none of the samples `paths`, and why."""
+        matched, decided = set(), set()
+        for path in paths:
+            fitting = [pair for pair in self.globs if _matches(path, pair[1])]
+            matched.update(fitting)
+            decided.update(fitting[:1])
+        lost = {True: "matches only samples of groups before it", False: "matches no sample"}
+        unused = dict.fromkeys(pair for pair in self.globs if pair not in decided)
+        return [f"--group {name}={glob} {lost[(name, glob) in matched]}" for name, glob in unused]
+
 
 def parse_groups(asked: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """`NAME=GLOB` as (name, glob). Raises WiringError for anything else."""

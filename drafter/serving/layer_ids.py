@@ -152,19 +152,29 @@ def _sglang(table: Mapping[str, Any], server: Server, family: Family, n: int | N
     since, until = SGLANG_UNREAD.get(family.rule, ("", ""))
     if since and not server.before(f"{since}.post1") and server.before(until):
         notes.append(f"the rule for {family.name} changed between {since} and {until}: the older one is assumed")
-    default = SGLANG_DEFAULTS.get(family.rule, usual)
+    default = None if n is None else sglang_default(family, n)
     if ids is None:
         return _by_default(server, family, n, default, notes)
     rule = [rule for version, rule in SGLANG_RULES[family.rule] if not server.before(version)][-1]
     capture = _reached(server, family, n, ids, source, rule(ids, n), notes)
-    if server.before(SGLANG_GRAPH_FIXED) and (n is None or capture.depths != default(n)):
-        graph = "2, n//2, n-3" if n is None else ", ".join(map(str, default(n)))
+    if server.before(SGLANG_GRAPH_FIXED) and (default is None or capture.depths != default):
+        graph = "2, n//2, n-3" if default is None else ", ".join(map(str, default))
         notes.append(
             f"steps replayed from CUDA graphs capture the default depths {graph} up to 0.5.10: "
             "--disable-cuda-graph heals it"
         )
     limit = sglang_limit(server, family, len(ids))
     return _with(capture, notes, limit)
+
+
+def sglang_default(family: Family, n: int) -> Depths:
+    """The depths that SGLang captures of a target of `n` layers where no ids are given: each once, ascending."""
+    return passed_once(SGLANG_DEFAULTS.get(family.rule, usual)(n))
+
+
+def passed_once(depths: Sequence[int]) -> Depths:
+    """A layer is passed once, so that a depth that is named twice is captured once."""
+    return tuple(sorted(set(depths)))
 
 
 def sglang_limit(server: Server, family: Family, count: int) -> str:
@@ -184,7 +194,7 @@ def _vllm(table: Mapping[str, Any], server: Server, family: Family, n: int | Non
     if runner == "V2" and source != TOP and _ids(table, NESTED) is not None:
         notes.append(f"the default model runner (V2) does not read {NESTED}")
     if ids is None:
-        capture = _by_default(server, family, n, usual, notes)
+        capture = _by_default(server, family, n, _usual(n), notes)
     else:
         capture = _reached(server, family, n, ids, source, ids, notes)
         if n is not None and n in ids and family.rule == DEEPSEEK:
@@ -209,7 +219,7 @@ def _vllm_width(table: Mapping[str, Any], depths: Depths | None) -> str:
 def _trtllm(table: Mapping[str, Any], server: Server, family: Family, n: int | None) -> Capture:
     ids, source = _first(table, TRTLLM_SOURCES)
     if ids is None:
-        return _by_default(server, family, n, usual, [])
+        return _by_default(server, family, n, _usual(n), [])
     notes = ["whether the list is read from the config is not known: set eagle3_layers_to_capture"]
     inner = [i for i in ids if i != -1]
     capture = _reached(server, family, n, inner, source, plus_one(inner, n), notes)
@@ -217,14 +227,15 @@ def _trtllm(table: Mapping[str, Any], server: Server, family: Family, n: int | N
     return _with(replace(capture, ids=ids), notes, last)
 
 
-def _by_default(
-    server: Server, family: Family, n: int | None, default: Callable[[int], Depths], notes: list[str]
-) -> Capture:
+def _usual(n: int | None) -> Depths | None:
+    return None if n is None else passed_once(usual(n))
+
+
+def _by_default(server: Server, family: Family, n: int | None, depths: Depths | None, notes: list[str]) -> Capture:
     said = "no layer ids that this server reads: its default"
-    if n is None:
+    if depths is None:
         unknown = (*notes, f"{said}, which depends on the target's number of layers")
         return Capture(server, family, None, None, DEFAULT, unknown)
-    depths = tuple(sorted(set(default(n))))
     few = "" if len(depths) == 3 else f"the default of a target with {n} layers names {len(depths)} depths, fc takes 3"
     return Capture(server, family, depths, None, DEFAULT, (*notes, said), few)
 

@@ -6,29 +6,43 @@ Plain arithmetic; nothing is scored here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from drafter.errors import WiringError
 from drafter.serving.effective import Effective
 from drafter.serving.expect import curve_length
 from drafter.serving.server import Server
-from drafter.serving.verdict import SERVED, TRAINED, Offline, Verdict, verdict
+from drafter.serving.verdict import HELD_OUT, SERVED, TRAINED, TRAINING, UNKNOWN, Offline, Verdict, verdict
 
 Json = dict[str, Any]
+OTHER = "other"  # samples of which no name says what they were to training
+_SEEN = frozenset({"train", "training", "trained", "seen"})
+_UNSEEN = frozenset({"held", "heldout", "holdout", "val", "valid", "validation", "test", "eval", "unseen"})
 
 
 @dataclass(frozen=True)
 class Curve:
     """`samples` in words. `joint[i]`: the share of `rows` whose first i + 1 drafts are all right. `walk` is the length
-    of the rounds of the text with all its drafts: what a log counts."""
+    of the `rounds` of the text with all its drafts: what a log counts."""
 
     name: str
     samples: str
     joint: tuple[float, ...]
     rows: int
     walk: float | None = None
+    rounds: int = 0
+
+    def joined(self, other: Curve, samples: str) -> Curve:
+        """Of the rows and rounds of both, which must have as many drafts."""
+        rows, rounds = self.rows + other.rows, self.rounds + other.rounds
+        both = zip(self.joint, other.joint, strict=True)
+        joint = tuple((round(a * self.rows) + round(b * other.rows)) / rows for a, b in both)
+        tokens = sum(round(one.walk * one.rounds) for one in (self, other) if one.walk is not None)
+        return Curve(self.name, samples, joint, rows, tokens / rounds if rounds else None, rounds)
 
     @property
     def drafts(self) -> int:
@@ -41,12 +55,58 @@ class Curve:
         return None
 
 
-def curve(name: str, samples: str, histogram: Sequence[int], walk: float | None = None) -> Curve | None:
+@dataclass(frozen=True)
+class Group:
+    """Samples that belong together. `kind`: what they were to training, `unknown` unless names say so of all."""
+
+    name: str
+    kind: str
+    trained: Curve | None
+    served: Curve | None
+    why_not: str = ""
+
+
+def kind_of(*names: str) -> str:
+    """What samples were to training by the first of `names`, of groups, folders or files, that says it in a word."""
+    for name in names:
+        words = set(re.split(r"[^a-z]+", name.lower()))
+        if words & _UNSEEN:
+            return HELD_OUT
+        if words & _SEEN:
+            return TRAINING
+    return UNKNOWN
+
+
+def groups_of(paths: Iterable[Path], group_of: Callable[[Path], str] | None) -> list[tuple[str, str, list[Path]]]:
+    """(name, kind, paths) of each group of samples; without `group_of` the groups are the kinds."""
+    found: dict[str, list[tuple[str, Path]]] = {}
+    for path in paths:
+        group = group_of(path) if group_of is not None else ""
+        kind = kind_of(Path(group).name, path.parent.name, path.name)
+        found.setdefault(group or (OTHER if kind == UNKNOWN else kind), []).append((kind, path))
+    return [
+        (name, kinds.pop() if len(kinds := {kind for kind, _ in members}) == 1 else UNKNOWN, [p for _, p in members])
+        for name, members in found.items()
+    ]
+
+
+def pooled(curves: Iterable[Curve | None], samples: str) -> Curve | None:
+    """All of the curves together; None where there is none."""
+    whole: Curve | None = None
+    for one in curves:
+        if one is not None:
+            whole = one if whole is None else whole.joined(one, samples)
+    return whole
+
+
+def curve(
+    name: str, samples: str, histogram: Sequence[int], walk: float | None = None, rounds: int = 0
+) -> Curve | None:
     """Of rows by accepted drafts; None where no row counts."""
     rows = sum(histogram)
     if not rows:
         return None
-    return Curve(name, samples, tuple(sum(histogram[i:]) / rows for i in range(1, len(histogram))), rows, walk)
+    return Curve(name, samples, tuple(sum(histogram[i:]) / rows for i in range(1, len(histogram))), rows, walk, rounds)
 
 
 def trained_curve(views: Json, samples: str) -> Curve | None:
@@ -68,7 +128,9 @@ def served_curve(views: Json, server: str, samples: str, *, graphs: bool = True)
 
 def _scored(scored: Json, name: str, samples: str) -> Curve | None:
     lengths = scored["accept_length"]
-    return None if lengths is None else curve(name, samples, lengths["histogram"], lengths["walk"]["length"])
+    if lengths is None:
+        return None
+    return curve(name, samples, lengths["histogram"], lengths["walk"]["length"], lengths["walk"]["rounds"])
 
 
 def _why_not(row: Json, graphs: Json | None) -> str:
@@ -93,16 +155,33 @@ def view_of(views: Json, server: str) -> Json | None:
     return found
 
 
-def judge(trained: Curve | None, served: Curve | None, length: float, made: Effective | None) -> Verdict:
-    """What the accept length that users got and the offline ones say together."""
-    known = [(TRAINED, trained), (SERVED, served)]
-    return verdict([_offline(view, found) for view, found in known if found is not None], length, made)
+def judge(
+    trained: Curve | None,
+    served: Curve | None,
+    length: float,
+    made: Effective | None,
+    groups: Sequence[Group] = (),
+) -> Verdict:
+    """What the accept length that users got and the offline ones say together.
+
+    `groups` are the same samples by group: those of one kind are judged together, `trained` and `served` then left
+    aside, because text that was trained on says little of what users get.
+    """
+    known = [(TRAINED, UNKNOWN, trained), (SERVED, UNKNOWN, served)]
+    kinds = dict.fromkeys(group.kind for group in groups)
+    if set(kinds) - {UNKNOWN}:
+        known = []
+        for kind in kinds:
+            of_kind = [group for group in groups if group.kind == kind]
+            known.append((TRAINED, kind, pooled((group.trained for group in of_kind), kind)))
+            known.append((SERVED, kind, pooled((group.served for group in of_kind), kind)))
+    return verdict([_offline(view, kind, found) for view, kind, found in known if found is not None], length, made)
 
 
-def _offline(view: str, found: Curve) -> Offline:
+def _offline(view: str, kind: str, found: Curve) -> Offline:
     """A log's mean is one of rounds, not of rows: the walk, where there is one."""
     length, how = (sum(found.joint) + 1, "mean of rows") if found.walk is None else (found.walk, "walk")
-    return Offline(length, found.drafts, view, rounds=found.rows, joint=found.joint, how=how)
+    return Offline(length, found.drafts, view, kind, found.rows, found.joint, how)
 
 
 def curve_json(found: Curve | None, drafts: int | None) -> Json | None:

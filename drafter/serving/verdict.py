@@ -205,12 +205,15 @@ class _Compared:
         held_out = self.lengths.get((TRAINED, HELD_OUT))
         if held_out is None or not near(self.served, held_out):
             return None
-        if self._good(held_out):
-            return self._say(NONE, f"as expected: held-out samples give {held_out:.2f}, served {self.served:.2f}")
         training = self.lengths.get((TRAINED, TRAINING))
-        if training is not None and self._good(training) and not near(training, held_out):
-            found = f"{training:.2f} on training samples, {held_out:.2f} on held-out ones, served {self.served:.2f}"
-            return self._say(SHIFT, f"the drafter does not generalise: {found}")
+        gap = training is not None and training > held_out and not near(training, held_out)
+        found = f"held-out samples give {held_out:.2f}, served {self.served:.2f}"
+        seen = f"{training:.2f} on training samples" if gap else ""
+        if self._good(held_out):
+            return self._say(NONE, f"as expected on new text: {found}; {seen}" if gap else f"as expected: {found}")
+        if training is not None and gap and self._good(training):
+            found = f"{seen}, {held_out:.2f} on held-out ones, served {self.served:.2f}"
+            return self._say(SHIFT, f"the drafter does not generalise: {found}, as expected on new text")
         more = [] if training is not None else ["the length on training samples: untrained, or not general?"]
         found = (
             f"held-out samples give {held_out:.2f}, served {self.served:.2f}; good is {good_length(self.drafts):.2f}"

@@ -15,14 +15,14 @@ from drafter.errors import WiringError
 from drafter.sample.sample import Slot
 from drafter.serving import views_sglang, views_vllm
 from drafter.serving.layer_ids import (
-    SGLANG_DEFAULTS,
     SGLANG_GRAPH_FIXED,
     Capture,
     captured,
     ids_to_write,
     set_key,
+    sglang_default,
 )
-from drafter.serving.producers import Depths, usual
+from drafter.serving.producers import Depths
 from drafter.serving.server import READ, SGLANG, VLLM, Server
 from drafter.serving.view_case import CANNOT, ORDERING, Case, Difference
 from drafter.wiring import Ordering, Wiring, configured_ordering, name
@@ -125,7 +125,7 @@ def _graph_depths(case: Case, capture: Capture) -> Depths | None:
     old = case.server.name == SGLANG and case.server.before(SGLANG_GRAPH_FIXED)
     if not old or case.num_layers is None or capture.ids is None or not case.use_aux:
         return None
-    default = tuple(sorted(set(SGLANG_DEFAULTS.get(case.family.rule, usual)(case.num_layers))))
+    default = sglang_default(case.family, case.num_layers)
     return None if default == capture.depths else default
 
 

@@ -41,7 +41,7 @@ def nothing(slots: Tensor) -> None:
 # --- sound samples
 
 
-@pytest.mark.parametrize("claims", ["embed,2,4,last", "embed,2,4,8", "embed,2,4,6", "?,?,?,?", "embed,a,b,c", None])
+@pytest.mark.parametrize("claims", ["embed,2,4,last", "embed,2,4,8", "embed,2,4,6", "?,?,?,?", "embed,?,?,?", None])
 @pytest.mark.parametrize("seed", range(4))
 def test_sound_samples_contradict_nothing(tmp_path: Path, claims: str | None, seed: int) -> None:
     for table in (TABLE, None):

@@ -11,7 +11,7 @@ import pytest
 from drafter.checkpoint.dialects import read_config
 from drafter.errors import CheckpointError, WiringError
 from drafter.serving.families import FAMILIES, Family, family_of
-from drafter.serving.layer_ids import NESTED, TOP, WIDTH, captured, ids_to_write
+from drafter.serving.layer_ids import NESTED, TOP, WIDTH, captured, ids_to_write, sglang_default
 from drafter.serving.producers import PRODUCERS, defaults_like
 from drafter.serving.server import Server, parse_version
 from tests import tiny
@@ -255,6 +255,13 @@ def test_graphs_capture_the_default_to_0_5_10(version: str, graphs: bool) -> Non
     said = notes(nested([3, 15, 27]), f"sglang@{version}", LLAMA, 30)
     assert ("the default depths 2, 15, 27" in said and "--disable-cuda-graph" in said) == graphs
     assert "CUDA" not in notes(nested([1, 14, 26]), f"sglang@{version}", LLAMA, 30)  # the default itself
+
+
+def test_the_default_of_a_small_target_is_the_same_everywhere() -> None:
+    """Six layers: 2, 3 and 3 are two depths, in the note, as what is captured and as what graphs capture."""
+    assert sglang_default(LLAMA, 6) == (2, 3) == depths({}, "sglang@0.5.9", LLAMA, 6)
+    assert "the default depths 2, 3 up to 0.5.10" in notes(nested([1, 2, 5]), "sglang@0.5.9", LLAMA, 6)
+    assert "CUDA" not in notes(nested([1, 2]), "sglang@0.5.9", LLAMA, 6)  # the default itself
 
 
 def test_what_an_sglang_does_not_serve_at_all() -> None:

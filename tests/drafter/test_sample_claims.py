@@ -45,13 +45,12 @@ def lasts(sample: Sample) -> list[bool]:
 
 
 def test_labels() -> None:
-    assert parse_slots("embed, 3,031,last,?,residual") == [
+    assert parse_slots("embed, 3,031,last,?") == [
         Claim("embed", "--slots", 0),
         Claim("3", "--slots", 3),
         Claim("31", "--slots", 31),
         Claim("last", "--slots", is_last=True),
         Claim("?", "--slots"),
-        Claim("residual", "--slots"),
     ]
     assert parse_slots("0") == [Claim("embed", "--slots", 0)]
     assert parse_slots("last:pre,last:post") == [
@@ -64,6 +63,7 @@ def test_labels() -> None:
     "labels",
     [
         *("", "1,,2", ",", "1,-2", "1.5", "a b", "²", "9" * 5000, "1;2", "a\x1b[1m"),
+        *("foo", "residual", "Embed", "last,hidden"),
         *("last:", "last:mid", "last:pre:post", ":pre", "3:pre", "embed:post", "LAST:pre"),
     ],
 )
@@ -269,7 +269,7 @@ def test_a_depth_that_the_file_itself_names_is_not_overruled_by_a_count(tmp_path
         ("embed,2,4,7", 8, False, ""),
         ("2,4,8,embed", None, False, ""),
         ("embed,2,4,?", 8, False, ""),
-        ("embed,2,4,other", None, False, ""),
+        ("embed,2,4,?", None, False, ""),
     ],
 )
 def test_the_users_labels_keep_the_layouts_norm_unless_they_contradict(

@@ -251,6 +251,18 @@ def test_globs_group_by_path_or_name_and_the_first_counts() -> None:
         assert grouping.of(Path(path)) == group, path
 
 
+def test_globs_without_samples_are_told() -> None:
+    grouping = Grouping(parse_groups(["pt=*.pt", "first=data_0*", "none=*/code/*", "zip=*.pt#1"]))
+    paths = [Path("x/data_0.pt"), Path("x/data_1.pt#1")]
+    assert grouping.without_samples(paths) == [
+        "--group first=data_0* matches only samples of groups before it",
+        "--group none=*/code/* matches no sample",
+        "--group zip=*.pt#1 matches only samples of groups before it",
+    ]
+    assert Grouping(given=(Path("a"), Path("b"))).without_samples(paths) == []
+    assert Grouping(parse_groups(["a=*", "a=*"])).without_samples(paths) == []
+
+
 def test_several_given_paths_are_groups() -> None:
     given = (Path("/d"), Path("/d/code"), Path("/e/data_1.pt"), Path("/e/s.pt#1"))
     grouping = Grouping(given=given)

@@ -565,7 +565,7 @@ def test_an_ordering_that_no_server_can_give(world: World) -> None:
 
 
 def test_slots_that_nobody_names(world: World) -> None:
-    opened = world.session(slots="?,a,b,c", orderings=("0,1,2",))
+    opened = world.session(slots="?,?,?,?", orderings=("0,1,2",))
     result = opened.views([world.samples[0]], ["sglang@0.5.12"])
     plan = result.plans[0]
     assert plan.ordering is None and plan.whole is None and "--slots" in plan.why
@@ -573,7 +573,7 @@ def test_slots_that_nobody_names(world: World) -> None:
     assert plan.steps[1].together is not None  # the rest is computed on the trained ordering
     assert result.scores.of(plan.steps[1].together) is not None
     with refused(WiringError, "--ordering"):
-        world.session(slots="?,a,b,c").views([world.samples[0]])
+        world.session(slots="?,?,?,?").views([world.samples[0]])
 
 
 def test_bad_samples_are_left_out_and_said(world: World, tmp_path: Path) -> None:

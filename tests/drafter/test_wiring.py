@@ -110,7 +110,7 @@ def test_an_ordering_has_to_fit() -> None:
         ((2, 4, 8), "embed,2,4,6", 3, None, "depth 8 is not among"),
         ((2, 4, 6), "embed,2,4,last", 3, None, "depth 6 is not among"),
         ((2, 4), "embed,2,4,6", 3, None, "names 2 layers, fc takes 3"),
-        ((2, 4, 6), "?,a,b,last", 3, None, "--slots"),
+        ((2, 4, 6), "?,?,?,last", 3, None, "--slots"),
         ((2, 4, 6), None, 3, None, "--slots"),
         (None, "embed,2,4,6", 3, None, "no layer ids"),
     ],

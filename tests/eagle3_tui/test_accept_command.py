@@ -118,6 +118,7 @@ def test_text(run: Run, world: World) -> None:
         "tokens at which most chains break",
         "refresh target",
         "more rounds",
+        "after token known accepted drafts (",
     ):
         assert part in " ".join(out.split()), part
     assert max(map(len, out.splitlines())) <= 130 and "█" in out

@@ -214,7 +214,7 @@ def test_score_json_is_the_sessions(run: Run, world: World, state: Path) -> None
     data = json.loads(out)
     session = world.session(depth=2, slots=V1_SLOTS)
     session.options = replace(session.options, samples=())  # each of several would be a group
-    expected = json.loads(json.dumps(session.score_json(session.score(world.samples))))
+    expected = json.loads(json.dumps({**session.score_json(session.score(world.samples)), "verifier": None}))
     assert {**data, "dtype": 0, "placement_reason": 0} == {**expected, "dtype": 0, "placement_reason": 0}
     assert (len(data["orderings"]), data["configured"], data["trained"]) == (24, [1, 2, 3], [0, 1, 2])
     (log,) = (state / "eagle3-tui").iterdir()
@@ -239,7 +239,22 @@ def test_score_text(run: Run, world: World) -> None:
     assert any("t" in line[:3] and "0,1,2" in line for line in lines)
     assert "selects slots 1,2,3 (depths 2,4,6)" in out
     assert "no verifier_strict: no recorded slot is known to be the verifier's last state" in out
+    assert "verifier: " not in out
     assert "log:" not in err
+
+
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        ("last:pre", "the target's final norm is applied to the recorded last state"),
+        ("last:post", "the recorded last state has passed the target's final norm: none is applied"),
+    ],
+)
+def test_a_score_says_whose_head_and_norm_the_verifier_is(run: Run, world: World, last: str, said: str) -> None:
+    words = ["score", world.output, "--slots", f"embed,2,4,{last}", "--depth", 1, "--no-log", "--ordering", "0,1,2"]
+    words += ["--target", world.target]
+    assert f"\nverifier: head of {world.target}; {said}\n" in run(*words).out
+    assert json.loads(run(*words, "--json").out)["verifier"] == f"head of {world.target}; {said}"
 
 
 def test_output_goes_to_a_file_at_once(run: Run, world: World, tmp_path: Path) -> None:
@@ -335,6 +350,14 @@ def test_samples_and_groups_of_a_score(run: Run, world: World) -> None:
     two = json.loads(run(*common, "-s", folders[0], "-s", folders[1], "--json").out)
     assert [g["name"] for g in two["groups"]] == list(map(str, folders))
     refuses(run(*common, "--group", "one"), "--group 'one'", "NAME=GLOB")
+    lost = run(*common, "-s", world.folder / "samples", "--group", "none=*/code/*", "--json")
+    assert "--group none=*/code/* matches no sample" in json.loads(lost.out)["warnings"]
+    assert "warning: --group none=*/code/* matches no sample\n" in run(*common, "--group", "none=*/code/*").out
+
+
+def test_no_row_counts_names_the_rows_that_were_asked_for(run: Run, world: World) -> None:
+    words = ["score", world.output, "--no-log", "--ordering", "0,1,2", "--rows", 1, "--depth", 1]
+    assert "(--rows 1); try more --rows" in run(*words).out
 
 
 def test_progress_on_a_terminal_is_one_line(
@@ -358,7 +381,8 @@ def test_step_json(run: Run, world: World) -> None:
     code, out, err = run(*words)
     assert code == 0
     session = world.session(depth=3)
-    assert json.loads(out) == json.loads(json.dumps(session.step_json(session.step(9, (0, 1, 2)))))
+    expected = {**session.step_json(session.step(9, (0, 1, 2))), "warnings": []}
+    assert json.loads(out) == json.loads(json.dumps(expected))
     assert "ordering: 0,1,2 (trained, by the training's config)" in err
     assert f"tokenizer: {world.target} (the target's)" in err
     assert json.loads(run(*words, "--ordering", "3,2,1").out)["ordering"] == [3, 2, 1]
@@ -469,6 +493,29 @@ def test_no_log_writes_none(run: Run, world: World, state: Path) -> None:
     assert not state.exists()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("score", "{run}", "-s", "{sample}", "--ordering", "0,1,2"),
+        ("step", "{run}", "-s", "{sample}", "--at", "9"),
+        ("show", "{run}", "-s", "{sample}"),
+        ("accept", "{run}", "-s", "{sample}"),
+        ("compare", "{run}", "{run}", "-s", "{sample}"),
+        ("compare", "{run}", "-s", "{sample}"),
+    ],
+)
+def test_rules_of_another_version_are_said_in_the_report(run: Run, world: World, words: tuple[str, ...]) -> None:
+    """A version that nobody has read yet runs by the newest rules known, which the report itself must say."""
+    places = {"run": world.output, "sample": world.samples[0]}
+    asked = [word.format(**places) for word in words]
+    asked += ["--slots", V1_SLOTS, "--target", str(world.target), "--depth", "1", "--no-log", "--view"]
+    said = "view sglang@99.1: newer than what was read: the rules of sglang "
+    ran = run(*asked, "sglang@99.1")
+    assert ran.code == 0 and said in ran.out
+    assert [w for w in json.loads(run(*asked, "sglang@99.1", "--json").out)["warnings"] if w.startswith(said)]
+    assert json.loads(run(*asked, "sglang@0.5.12", "--json").out)["warnings"] == []
+
+
 # --- refusals
 
 
@@ -495,7 +542,7 @@ BAD_USAGE: list[tuple[list[object], str]] = [
     (["score", "x", "--mask", "some"], "'next'"),
     (["score", "x", "--dtype", "int4"], "bfloat16"),
     (["score", "x", "y"], "y"),
-    (["x", "y"], "y"),
+    (["x", "y"], "'x' is no command"),
     (["step", "x"], "--at"),
     (["step", "x", "--at", "x"], "--at"),
     (["log"], "LOG"),
@@ -512,11 +559,42 @@ def test_bad_usage_is_one_line_with_a_hint(run: Run, words: list[object], part: 
 @pytest.mark.parametrize(
     ("words", "part"),
     [
+        (["scroe", "demo"], "'scroe' is no command, file or folder: did you mean score? See eagle3-tui --help"),
+        (["acept"], "did you mean accept?"),
+        (["--depth", 3, "CHECK", "demo"], "did you mean check?"),
+        (["help"], "did you mean --help?"),
+        (["nonsense", "demo"], "'nonsense' is no command, file or folder; commands are demo, score, "),
+        (["nonsense"], "no such file or folder; in nonsense; check the path, or see --help for the commands"),
+        (["./scroe"], "no such file or folder; in scroe"),
+        (["score", "demo", "--orderin", "0,1"], "'--orderin': did you mean --ordering? See eagle3-tui score --help"),
+        (["--dpth", 3, "demo"], "'--dpth': did you mean --depth? See eagle3-tui --help"),
+        (["score", "demo", "--ascii"], "No such option '--ascii' here: it belongs to PATH, demo, accept; see"),
+        (["demo", "--foo"], "No such option '--foo'; see eagle3-tui demo --help"),
+    ],
+)
+def test_what_was_probably_meant_is_said(run: Run, words: list[object], part: str) -> None:
+    ran = run(*words)
+    refuses(ran, part)
+    assert ran.err.count("\n") == 1
+
+
+def test_a_file_named_almost_like_a_command_opens(
+    run: Run, screen: list[tuple[Options, Path | None, UiSettings]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scores").mkdir()
+    assert run("scores").code == 0 and screen[0][0].path == Path("scores")
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
         (["--ordering", "0,1,9"], "slot 9"),
         (["--ordering", "0,1"], "2 slots"),
         (["--ordering", "first"], "'first'"),
         (["--slots", "embed,2"], "--slots names 2 slots"),
         (["--slots", "embed,/,3,4"], "--slots"),
+        (["--slots", "foo,bar,3,16"], "'foo' in --slots; expected a depth in layers, embed, last, last:pre, last:post"),
         (["--view", "trtllm@0.9"], "trtllm@0.9"),
         (["--device", "cuda:99"], "cuda:99"),
         (["--device", "toaster"], "toaster"),

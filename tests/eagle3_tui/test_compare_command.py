@@ -80,6 +80,7 @@ def test_with_samples_the_predictions_are_compared(run: Run, world: World, tmp_p
     assert "other: " in err and "to which checkpoint_best leads" in err
     assert "ordering 0,1,2 (trained, by the training's config), view trained" in out
     assert "McNemar p" in out and "sign test p" in out
+    assert "  right: the drafted token is the sample's own; the verifier is not asked" in out
     assert any(line.startswith("sample ") and "only theirs" in line for line in out.splitlines())
     code, none, _ = run(*words, "--json", "-o", tmp_path / "c.json")
     assert (code, none) == (0, "")

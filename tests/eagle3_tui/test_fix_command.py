@@ -105,6 +105,7 @@ def test_without_samples_or_target(run: Run, tmp_path: Path) -> None:
         (("--dry-run", "--ordering", "0,1,2", "--for", "sglang@x"), "the version 'x'"),
         (("--dry-run", "--ordering", "0,1,2", "--for", "trtllm"), "no embedding"),
         (("--dry-run", "--ordering", "0,1,2", "--to", "."), "own folder"),
+        (("--ordering", "0,1,2", "--to", "../fixed"), "in the folder that is read"),
         (("--to", "new", "--slots", "?,?,?,?", "--ordering", "0,1,2"), "unknown depth"),
     ],
 )
@@ -124,3 +125,20 @@ def test_refusals_are_one_line(
         "config_speculators.json",
         "model.safetensors",
     ]
+
+
+def test_no_copy_becomes_one_more_checkpoint_of_the_run(run: Run, world: World, tmp_path: Path) -> None:
+    words = ["fix", world.output, "--slots", V1_SLOTS, "--ordering", "0,1,2", "--target", world.target, "--no-log"]
+    link, before = tmp_path / "link", sorted(world.output.iterdir())
+    link.symlink_to(world.output)
+    for place in (world.output / "fixed", link / "deeper/fixed"):
+        for more in ((), ("--dry-run",)):
+            code, out, err = run(*words, "--to", place, *more)
+            assert (code, out) == (2, "")
+            assert (
+                f"in the folder that is read, {world.output}" in err
+                and "give a folder outside it, or the checkpoint itself" in err
+            )
+    assert sorted(world.output.iterdir()) == before
+    words[1] = world.output / "7"
+    assert run(*words, "--to", world.folder / "output/../beside-7").code == 0

@@ -223,6 +223,40 @@ def test_the_checkpoint_on_samples_beside_the_server(run: Run, tmp_path: Path) -
     assert (refused.code, refused.out) == (2, "") and "PATH" in refused.err
 
 
+def test_offline_lengths_stand_by_group(run: Run, tmp_path: Path) -> None:
+    from eagle3_tui import demo
+
+    folder = tmp_path / "samples"
+    for name in ("train/data_3.pt", "held_out/data_1536.pt"):
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).symlink_to(demo.OUTPUT.parent / "samples" / name)
+    (folder / "held_out/data_9.pt").write_bytes(b"no sample")
+    (tmp_path / "server.log").write_text(DECODE.replace("1.90", "1.60") + "\n")
+    flags = FLAGS.replace("num-steps 1", "num-steps 5").replace("tokens 16", "tokens 6")
+    words = ["demo", "-s", folder, "--slots", demo.slot_labels(), "--server-log", tmp_path / "server.log"]
+    words += ["--flags", flags, "--server", "sglang@0.5.23"]
+    data = run(*words, "--json").json
+    offline = data["offline"]
+    assert [(group["name"], group["kind"]) for group in offline["groups"]] == [
+        ("held-out", "held-out"),
+        ("training", "training"),
+    ]
+    alone = [run(*words[:2], folder / name, *words[3:], "--json").json["offline"] for name in ("held_out", "train")]
+    assert [group["trained"]["joint"] for group in offline["groups"]] == [one["trained"]["joint"] for one in alone]
+    assert offline["trained"]["rows"] == sum(group["trained"]["rows"] for group in offline["groups"])
+    assert offline["trained"]["samples"] == "2 samples"
+    assert any("data_9.pt" in warning for warning in offline["warnings"])
+    assert any("on held-out samples" in reason for reason in data["verdict"]["reasons"])
+    named = run(*words, "--group", "some=*_3.pt", "--group", "none=*.npz")
+    lines = [line.split() for line in named.out.splitlines()]
+    assert ["group", "of", "training", "trained", "walk", "served", "walk", "rows"] in lines
+    assert [line[:2] for line in lines if line[:1] in (["some"], ["other"])] == [
+        ["other", "held-out"],
+        ["some", "training"],
+    ]
+    assert "  warning: --group none=*.npz matches no sample" in named.out
+
+
 def _score(sample: Path) -> str:
     command = [sys.executable, "-m", "eagle3_tui", "score", "demo", "-s", str(sample), "--ordering", "0,1,2", "--json"]
     return subprocess.run([*command, "--no-log"], capture_output=True, text=True, check=True).stdout

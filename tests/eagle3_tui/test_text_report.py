@@ -43,11 +43,30 @@ def scored(**changes: Any) -> dict[str, Any]:
         ({"configured": [1, 0]}, "74.0 %, which the rows cannot tell from the best, 0,1: 75.0 %."),
         ({"configured": [2, 0]}, "The config selects slots 2,0 (depths last,embed): not scored; the best"),
         ({"configured": None, "reasons": {"configured": "no ids"}}, "What the config selects cannot be told: no ids."),
-        ({"best": None}, "No row counts, so nothing can be said"),
+        ({"best": None}, "No row counts, so nothing can be said: mask next leaves none; try another --mask."),
     ],
 )
 def test_the_verdict(changes: dict[str, Any], sentence: str) -> None:
     assert sentence in text_report.score(scored(**changes))
+
+
+@pytest.mark.parametrize(
+    ("mask", "supervised", "most", "sentence"),
+    [
+        ("next", 0, 5, "none of the 18 tokens read is supervised (--rows 5); try more --rows or --mask all."),
+        ("same", 0, None, "none of the 18 tokens read is supervised; try --mask all or --supervised all."),
+        ("next", 1, 5, "mask next leaves none (--rows 5); try more --rows or another --mask."),
+        ("all", 0, None, "18 tokens are too few; try longer samples."),
+        ("all", None, 5, "18 tokens are too few (--rows 5); try more --rows."),
+    ],
+)
+def test_no_row_counts_says_why_and_what_to_ask_for(
+    mask: str, supervised: int | None, most: int | None, sentence: str
+) -> None:
+    samples = [{"path": name, "tokens": 9, "supervised": supervised, "slots": [], "orderings": []} for name in "ab"]
+    orderings = [{**ordering([0, 1], 0, 0), "mean_of_samples": {"accuracy": None}}]
+    data = scored(best=None, mask=mask, samples=samples, orderings=orderings)
+    assert f"No row counts, so nothing can be said: {sentence}\n" in text_report.score(data, most)
 
 
 def test_the_table_is_ranked_and_marked() -> None:
