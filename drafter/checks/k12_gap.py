@@ -7,6 +7,7 @@ one that works offline, so that a worse server is the server's matter, and what 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from drafter.checks.case import Case
@@ -30,11 +31,11 @@ from drafter.checks.measure import Measured, Option, measures
 from drafter.checks.registry import FORWARD, check
 from drafter.checks.signature import DEAD_ALL, DYING, FLAT_LOW, LOW, RISING, ROWS, WHOLE, above, signature
 from drafter.sample.sample import Sample
-from drafter.serving.verdict import good_length
+from drafter.serving.offline import kind_of
+from drafter.serving.verdict import HELD_OUT, TRAINING, good_length
 
 SHAPE = ("SafeAILab/EAGLE#222", "vllm-project/speculators#1114")
 OVERFIT, GAP = 0.5, 0.12  # of the accuracy on training texts: half of it lost is a fault, this much a warning
-SEEN, UNSEEN = ("train", "seen"), ("held", "val", "test", "unseen")
 HARDLY = 1.3  # an accept length below which serving gains nothing
 
 
@@ -142,14 +143,12 @@ def _gap(seen: Measured, unseen: Measured) -> str:
 
 
 def seen_and_unseen(case: Case, samples: Sequence[Sample]) -> tuple[list[Sample], list[Sample]]:
-    """Samples that were trained on and those that were not, by the name of their group, else of their file."""
+    """Samples that were trained on and those that were not, by the name of their group, folder or file."""
 
-    def is_one(sample: Sample, words: tuple[str, ...]) -> bool:
-        group = case.group_of(sample.path) or sample.path.name
-        return any(word in group.lower() for word in words)
+    def kind(sample: Sample) -> str:
+        return kind_of(Path(case.group_of(sample.path)).name, sample.path.parent.name, sample.path.name)
 
-    unseen = [s for s in samples if is_one(s, UNSEEN)]
-    return [s for s in samples if is_one(s, SEEN) and s not in unseen], unseen
+    return [s for s in samples if kind(s) == TRAINING], [s for s in samples if kind(s) == HELD_OUT]
 
 
 def _only_seen_works(case: Case, d: Diagnosis) -> bool:
