@@ -27,6 +27,7 @@ from drafter.checks.finding import (
     Finding,
 )
 from drafter.checks.k08_samples import foreign_embeddings
+from drafter.checks.k12_labels import labelled_otherwise
 from drafter.checks.measure import Measured, Option, measures
 from drafter.checks.registry import FORWARD, check
 from drafter.checks.signature import DEAD_ALL, DYING, FLAT_LOW, LOW, RISING, ROWS, WHOLE, above, signature
@@ -47,7 +48,13 @@ def shape(case: Case) -> Iterator[Finding]:
     if d.found or told.name not in _SHAPES or _only_seen_works(case, d):
         return
     m = measures(case)
-    if foreign_map(case) is not None or m.off_policy or m.uncovered or foreign_embeddings(m):
+    if (
+        foreign_map(case) is not None
+        or m.off_policy
+        or m.uncovered
+        or foreign_embeddings(m)
+        or labelled_otherwise(case)
+    ):
         return  # said by other checks, and enough to make the numbers what they are
     if told.name == DEAD_ALL and d.end.counts.not_finite >= 0.9 * d.end.rows:
         yield Finding(

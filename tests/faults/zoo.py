@@ -15,6 +15,7 @@ from torch import Tensor
 
 from drafter.checks.finding import ERROR
 from tests.faults import toy
+from tests.faults.labels import head_for
 from tests.faults.variants import flat, joint_norm, newer, rewrite, two_layers
 from tests.faults.world import SIZES, Recorded, World, drafter_weights, healthy, record, with_last
 
@@ -595,6 +596,16 @@ def by_heart() -> World:
 @fault("a good drafter, served badly", "NickL77/BaldEagle#17", "K13", severity="warning", verdict="serving")
 def served_badly() -> World:
     return replace(healthy(), served=1.3)
+
+
+for _offset, _how in ((1, "not shifted"), (3, "shifted too far")):
+    fault(
+        f"labels {_how}",
+        "sgl-project/SpecForge#455",
+        "K12",
+        checks=("labels-are-the-next-tokens",),
+        verdict="broken-checkpoint",
+    )(lambda n=_offset: healthy().weight(HEAD, head_for(n)))  # type: ignore[misc]
 
 
 # --- K04, K14: config and files
