@@ -274,7 +274,9 @@ class Measures:
             reasons = [f"{path.name}: {why}" for path, why in self.misfits]
             reasons += [f"{s.path.name}: {self.unsound(s)}" for s in self.samples]
             expected = "one whose states belong to its tokens"
-            raise SampleError("no sound sample to draft from", expected=expected, where=reasons[0])
+            raise SampleError(
+                "no sound sample to draft from", expected=expected, where=next(iter(reasons), "none given")
+            )
         return found
 
     # ------------------------------------------------------------------ the drafter
