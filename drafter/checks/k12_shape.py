@@ -1,0 +1,152 @@
+"""The shape of the accuracies by draft step, where nothing that can be switched explains it, and the part it points to.
+
+The same shape has several causes. What the weights look like, and whether the recording vouches for itself, decides
+between them as far as they can; where they cannot, the title names all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from drafter.checks.case import Case
+from drafter.checks.explain import Diagnosis, diagnosis, foreign_map
+from drafter.checks.finding import (
+    BROKEN_CHECKPOINT,
+    BROKEN_SAMPLE,
+    CKPT,
+    ERROR,
+    MISWIRED,
+    SMP,
+    UNTRAINED,
+    Finding,
+)
+from drafter.checks.k08_samples import foreign_embeddings
+from drafter.checks.k12_gap import only_seen_works
+from drafter.checks.measure import measures
+from drafter.checks.registry import FORWARD, check
+from drafter.checks.signature import DEAD_ALL, DYING, FLAT_LOW, RISING
+from drafter.checks.untrained import looks, mostly_trained, noise_among
+from drafter.checks.witness import witness
+
+REPORTS = ("SafeAILab/EAGLE#222", "vllm-project/speculators#1114")
+FC = "fc.weight"
+NAMED = 3
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a shape comes to: `means` is the kind of verdict."""
+
+    kind: str
+    means: str
+    cause: str
+    fix: str
+
+
+@dataclass(frozen=True)
+class Hints:
+    """`noise`: matrices that look random among trained ones; `trained`: most are trained; `vouched`: what the recording
+    says for itself, empty where it says nothing."""
+
+    noise: tuple[str, ...]
+    trained: bool
+    vouched: str
+
+
+@check("scores-point-to-a-part", "K02", (CKPT, SMP), REPORTS, FORWARD)
+def shape(case: Case) -> Iterator[Finding]:
+    """The shape of the accuracies by draft step, where nothing that can be switched explains it."""
+    d = diagnosis(case)
+    told = d.signature
+    if d.found or told.name not in _PARTS or only_seen_works(case, d):
+        return
+    m = measures(case)
+    if foreign_map(case) is not None or m.off_policy or m.uncovered or foreign_embeddings(m):
+        return  # said by other checks, and enough to make the numbers what they are
+    if told.name == DEAD_ALL and d.end.counts.not_finite >= 0.9 * d.end.rows:
+        yield _no_numbers(d)
+        return
+    hints = _hints(case, d)
+    part = _PARTS[told.name](hints)
+    steps = ", ".join(f"{a:.2f}" for a in told.steps)
+    evidence = {**d.end.said(), "tried": _tried(d), "look random": list(hints.noise), "states": hints.vouched}
+    yield Finding(
+        "scores-point-to-a-part", part.kind, ERROR, f"{told.words} ({steps}): {part.cause}",
+        {name: value for name, value in evidence.items() if value}, part.fix, REPORTS, "step", 10, part.means,
+    )  # fmt: skip
+
+
+def _no_numbers(d: Diagnosis) -> Finding:
+    return Finding(
+        "scores-point-to-a-part", "K11", ERROR, "the drafter gives no numbers: its forward overflows",
+        {**d.end.said(), "rows without numbers": d.end.counts.not_finite},
+        "look for NaN or Inf in the weights; try --dtype float32", ("vllm-project/vllm#55250",), "step", 30,
+    )  # fmt: skip
+
+
+def _hints(case: Case, d: Diagnosis) -> Hints:
+    used = {name: look for name, look in looks(case).items() if name in case.checkpoint.expected}
+    found = witness(measures(case), d.samples)
+    return Hints(tuple(noise_among(used)), mostly_trained(used), found.words if found is not None else "")
+
+
+def _tried(d: Diagnosis) -> str:
+    return f"{len(d.sweep)} orderings, every switch of the forward, every reading of the map: none is clearly better"
+
+
+def _many(names: Sequence[str]) -> str:
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _noise(hints: Hints) -> Part:
+    look = "looks" if len(hints.noise) == 1 else "look"
+    cause = f"{_many(hints.noise)} {look} like random numbers, where others are clearly trained"
+    fix = "check these names in the trainer's own file: the export lost what a loader filled in; export again"
+    return Part("K02", BROKEN_CHECKPOINT, cause, fix)
+
+
+def _dead(hints: Hints) -> Part:
+    if hints.noise:
+        return _noise(hints)
+    cause = "lm_head's rows are another vocabulary's, or lm_head, fc or another tensor is not the trained one"
+    fix = "compare lm_head, norm and fc with an earlier epoch; export again"
+    return Part("K02", BROKEN_CHECKPOINT if hints.trained else UNTRAINED, cause, fix)
+
+
+def _low(hints: Hints) -> Part:
+    if hints.noise:
+        return _noise(hints)
+    fix = "look at the tensors' statistics; check which layers training recorded; compare with an earlier epoch"
+    if not hints.trained:
+        cause = "fc or another tensor is not trained, or the states that it was trained on are not recorded"
+        return Part("K02", UNTRAINED, cause, fix)
+    cause = (
+        "the weights are trained, but some are another run's or stand in the wrong place (heads, halves, names), or the"
+        " layers that it was trained on are not recorded"
+    )
+    return Part("K02", BROKEN_CHECKPOINT, cause, fix)
+
+
+def _rising(hints: Hints) -> Part:
+    if FC in hints.noise:
+        return _noise(hints)
+    if hints.vouched:
+        cause = f"{hints.vouched}, so they stand at their tokens: fc was trained on other layers, or is not all trained"
+        fix = "record the layers that training fed, or take the fc that was trained on these"
+        return Part("K01", MISWIRED, cause, fix)
+    cause = "the states do not belong to these tokens or to this target, or it was trained on layers that are not here"
+    fix = "record the states again with the target that the drafter was trained on, and pair them row by row"
+    return Part("K08", BROKEN_SAMPLE, cause, fix)
+
+
+def _dying(hints: Hints) -> Part:
+    if hints.noise:
+        return _noise(hints)
+    cause = "the embedding or a tensor of the decoder layer is not the trained one, or what is fed back is"
+    fix = "name the target with --target so that its embedding can be tried; compare the layer with an earlier epoch"
+    return Part("K02", BROKEN_CHECKPOINT, cause, fix)
+
+
+_PARTS = {DEAD_ALL: _dead, FLAT_LOW: _low, RISING: _rising, DYING: _dying}
