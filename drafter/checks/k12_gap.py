@@ -133,8 +133,8 @@ def _works(here: Measured, length: float, depth: int) -> str:
 
 
 def _too_few(d: Diagnosis) -> Finding:
-    title = f"too few rows to tell: {d.start.rows} rows count at step 0, of which the drafter has "
-    title += f"{d.start.counts.accuracy.hits}; {ROWS} are needed"
+    told = d.start.counts.accuracy
+    title = f"too few rows to tell: only {told.total} rows count, {ROWS} are needed ({told.hits} are right at step 0)"
     fix = "give more samples, or longer ones; --mask all counts the prompt's rows too"
     return Finding("it-works-offline", "K12", NOTE, title, d.start.said(), fix, view="orderings", means=UNKNOWN)
 

@@ -42,6 +42,9 @@ _OPENINGS = {
 }
 
 
+MEASURED = "it-works-offline"  # the check that needs what all measurements need
+
+
 def verdict_of(findings: Sequence[Finding], not_checked: Sequence[NotChecked] = ()) -> tuple[str, str]:
     """Its kind and its sentence, of findings in the order of their rank."""
     errors = [finding for finding in findings if finding.severity == ERROR]
@@ -57,7 +60,8 @@ def verdict_of(findings: Sequence[Finding], not_checked: Sequence[NotChecked] = 
     )
     if said is not None:
         return said.means, _opened(said.means, said.title) + ("" if said in warnings else more)
-    reason = next((skipped.why for skipped in not_checked if "sample" in skipped.why), "no measurement was made")
+    whys = {skipped.check: skipped.why for skipped in not_checked}
+    reason = whys.get(MEASURED) or next((why for why in whys.values() if "sample" in why), "no measurement was made")
     return UNKNOWN, f"no fault found in the files, but whether it predicts was not measured ({reason}){more}"
 
 

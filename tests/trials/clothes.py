@@ -134,6 +134,14 @@ def _turned(t: Trial) -> None:
     width = t.samples[0].states.shape[-1]
     q = orthogonal(width, 3)
     t.states(lambda s: torch.cat([s[:1].float(), s[1:].float() @ q.T]))
+    w = next(w for n, w in t.target.items() if n.endswith("norm.weight"))
+    name = next(n for n in t.target if n.endswith("norm.weight"))
+    head = next(
+        (h for n, h in t.target.items() if n.endswith(HEAD)), t.target[next(n for n in t.target if n.endswith(EMBED))]
+    )
+    t.target[HEAD] = ((head.float() * w.float()) @ q.T).bfloat16()
+    t.target[name] = torch.ones_like(w)
+    t.target_config["tie_word_embeddings"] = False
     blocks = t.weights[FC].float().chunk(3, 1)
     t.weights[FC] = torch.cat([blocks[0], *(b @ q.T for b in blocks[1:])], 1).bfloat16()
 

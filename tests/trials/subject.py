@@ -5,7 +5,6 @@ Knows no fault and judges nothing.
 
 from __future__ import annotations
 
-import copy
 import json
 import shutil
 from collections.abc import Callable, Sequence
@@ -128,8 +127,7 @@ def write(trial: Trial, folder: Path) -> Session:
     """Everything on disk, opened. Raises DrafterError where the checkpoint is refused."""
     draft, target = folder / "draft", folder / "target"
     draft.mkdir(parents=True)
-    text = json.dumps({k: v for k, v in copy.deepcopy(trial.config).items()})
-    (draft / "config.json").write_text(text)
+    (draft / "config.json").write_text(json.dumps(trial.config))
     save_file({n: t.contiguous().clone() for n, t in trial.weights.items()}, draft / "model.safetensors")
     for name, said in trial.files.items():
         (draft / name).write_text(said)

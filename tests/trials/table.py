@@ -44,6 +44,14 @@ def run(subject: Subject, fault: Fault) -> tuple[tuple[float | None, ...], Repor
         return scored, report, time.monotonic() - begun
 
 
+def report_of(subject: Subject, fault: Fault) -> Report:
+    """What the checks say, and nothing else."""
+    trial = subject.fresh()
+    fault.change(trial)
+    with tempfile.TemporaryDirectory() as folder:
+        return checked(write(trial, Path(folder)))
+
+
 def judge(fault: Fault, report: Report, tally: Tally) -> str:
     """A mark for what was not named, or wrongly; empty where all is well."""
     found = telling(report)
