@@ -50,7 +50,7 @@ def generalises(case: Case) -> Iterator[Finding]:
         return
     severity = _gap(ours, theirs)
     lengths = f"accept length {ours.length or 0:.2f} and {theirs.length or 0:.2f}"
-    said = "half of what it does is lost on new text" if severity == ERROR else "it does worse on new text"
+    said = "half of what it does is lost on new text" if severity == ERROR else "it does clearly worse on new text"
     said = "it does as well on new text" if severity == OK else said
     yield Finding(
         "it-generalises",

@@ -107,7 +107,7 @@ def clothes() -> Iterator[Fault]:
     yield Fault("healthy: no t2d", ("",), drop("t2d"))
     yield Fault("healthy: d2t int32", ("",), weight("d2t", lambda w: w.int()))
     yield Fault("healthy: map in another order", ("",), _reordered)
-    yield Fault("healthy: norm scale moved into lm_head", ("",), _folded)
+    yield Fault("healthy: norm scale moved into lm_head", ("K02", ""), _folded)
     yield Fault("healthy: rotated residual folded into fc", ("",), _turned)
     yield Fault("healthy: one slot bad in one sample", ("K08",), _one_bad)
     yield Fault("healthy: norm_output false", ("",), top(norm_output=False))
