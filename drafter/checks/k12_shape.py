@@ -90,17 +90,21 @@ def shape(case: Case) -> Iterator[Finding]:
 
 
 def _rather(case: Case, d: Diagnosis) -> Iterator[Finding]:
-    """A switch that helps a drafter whose matrix was lost, by a little, is not the fault."""
-    noise = _hints(case, d).noise
-    if not noise or d.end.accuracy >= LOST or any(one.option.kind not in ("K05", "K06") for one in d.found):
+    """A change that helps a little, of a drafter whose matrix was lost or whose slots are out of scale, is no fault."""
+    if d.end.accuracy >= LOST:
         return
-    part = _noise(noise)
-    switch, steps = d.found[0].option.label, ", ".join(f"{a:.2f}" for a in d.signature.steps)
-    title = f"{part.cause}; {switch} helps, but leaves {steps}"
-    evidence = {**d.end.said(), "look random": list(noise)}
+    scale = out_of_scale(measures(case), d.samples[0])
+    noise = () if scale or any(one.option.kind not in ("K05", "K06") for one in d.found) else _hints(case, d).noise
+    if not scale and not noise:
+        return
+    part = _scaled(scale) if scale else _noise(noise)
+    change, steps = d.found[0].option.label, ", ".join(f"{a:.2f}" for a in d.signature.steps)
+    title = f"{part.cause}; another {change}" if change == "ordering" else f"{part.cause}; {change}"
+    evidence = {**d.end.said(), **({"look random": list(noise)} if noise else {})}
     yield Finding(
-        "scores-point-to-a-part", part.kind, ERROR, title, evidence, part.fix, REPORTS, "checkpoint", 55, part.means
-    )
+        "scores-point-to-a-part", part.kind, ERROR, f"{title} helps, but leaves {steps}", evidence, part.fix, REPORTS,
+        "checkpoint" if noise else "sample", 66, part.means,
+    )  # fmt: skip
 
 
 def _excused(d: Diagnosis, why: str) -> Finding:

@@ -28,6 +28,7 @@ FLOATING = FLOATS | {"F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "F8_E8M
 EVEN = 3.5  # deviations up to which rows and columns are those of independent numbers
 CLEAR = 6.0  # and from which they are not
 SMALLEST, LARGE = 32, 256  # rows and columns: below the first nothing is told, from the second also without the spread
+COPIED = ("embed_tokens.weight", "lm_head.weight")  # from the target, by many trainers: no sign of training
 TELLING = 1 << 14  # numbers in a matrix that training never left even, on drafters that are known, o_proj apart
 _BLOCK = 1 << 22  # elements read at once
 
@@ -163,12 +164,12 @@ def noise_among(looks: Mapping[str, Look]) -> list[str]:
     Not proof: of a small drafter training may leave o_proj even, which is not counted then.
     """
     told = {name: look for name, look in looks.items() if look.is_matrix and math.prod(look.shape) >= TELLING}
-    if not any(structured(look) for look in told.values()):
+    if not any(structured(look) for name, look in told.items() if name not in COPIED):
         return []
     return [n for n, look in told.items() if even(look) and ("o_proj" not in n or min(look.shape) >= LARGE)]
 
 
 def mostly_trained(looks: Mapping[str, Look]) -> bool:
     """Whether half of the matrices or more are clearly no independent numbers."""
-    told = [look for look in looks.values() if look.is_matrix]
+    told = [look for name, look in looks.items() if look.is_matrix and name not in COPIED]
     return bool(told) and 2 * sum(map(structured, told)) >= len(told)

@@ -55,6 +55,8 @@ def test_noise_is_told_in_small_matrices_too_but_not_in_a_small_o_proj() -> None
 def test_nothing_is_noise_where_nothing_is_trained() -> None:
     looks = {UP: look(512, 1.0), O_PROJ: look(512, 1.0)}
     assert noise_among(looks) == [] and not mostly_trained(looks)
+    copied = {**looks, "embed_tokens.weight": look(512, 50.0), "lm_head.weight": look(512, 50.0)}  # of the target
+    assert noise_among(copied) == [] and not mostly_trained(copied)
     assert mostly_trained(world())
 
 

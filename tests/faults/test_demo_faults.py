@@ -87,6 +87,11 @@ def test_a_slot_out_of_proportion_is_the_fault_that_is_named() -> None:
     assert (found.kind, found.severity) == ("K05", ERROR) and "slot 1" in found.title
 
 
+def test_what_is_copied_from_the_target_is_no_sign_of_training() -> None:
+    report = said("never trained")
+    assert report.verdict_kind == "untrained" and first(report).check == "untrained"
+
+
 def test_a_rotated_target_is_said_once() -> None:
     assert [f.kind for f in telling(said("F33 one rotation of all slots"))] == ["K11"]
 

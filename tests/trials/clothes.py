@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import torch
 
-from tests.trials.faults import Change, Fault, both, drop, each, states, top, weight
+from tests.trials.changes import Change, both, drop, each, orthogonal, states, top, weight
+from tests.trials.faults import Fault
 from tests.trials.subject import AT, EMBED, FC, HEAD, Recorded, Trial, labels
 
 
@@ -129,8 +130,6 @@ def _folded(t: Trial) -> None:
 
 def _turned(t: Trial) -> None:
     """A target whose residual is rotated, and a drafter that took the rotation back in fc."""
-    from tests.trials.faults import orthogonal
-
     width = t.samples[0].states.shape[-1]
     q = orthogonal(width, 3)
     t.states(lambda s: torch.cat([s[:1].float(), s[1:].float() @ q.T]))
