@@ -31,6 +31,7 @@ from drafter.checks.registry import FORWARD, check
 from drafter.checks.signature import DEAD_ALL, DYING, FLAT_LOW, RISING
 from drafter.checks.untrained import looks, mostly_trained, noise_among
 from drafter.checks.witness import witness
+from drafter.sample.probes.contradictions import BAD
 
 REPORTS = ("SafeAILab/EAGLE#222", "vllm-project/speculators#1114")
 FC = "fc.weight"
@@ -124,7 +125,8 @@ def _no_numbers(d: Diagnosis) -> Finding:
 def _hints(case: Case, d: Diagnosis) -> Hints:
     used = {name: look for name, look in looks(case).items() if name in case.checkpoint.expected}
     m = measures(case)
-    found = witness(m, d.samples)
+    # of a recording that contradicts itself one good slot vouches for nothing
+    found = None if any(c.severity == BAD for s in d.samples for c in m.contradictions(s)) else witness(m, d.samples)
     constant = tuple(name for name, look in used.items() if look.is_matrix and look.constant is not None)
     words = found.words if found is not None else ""
     return Hints(tuple(noise_among(used)), constant, mostly_trained(used), words, out_of_scale(m, d.samples[0]))

@@ -56,6 +56,11 @@ def test_layers_that_are_not_recorded_are_no_fault_of_the_sample() -> None:
     assert "names the next token in" in first(report).title
 
 
+def test_a_recording_that_contradicts_itself_vouches_for_nothing() -> None:
+    report = said("slot 0 is not the embedding that it is said to be")
+    assert {f.kind for f in telling(report)} == {"K08"}
+
+
 def test_states_that_vouch_for_themselves_are_not_given_to_other_tokens() -> None:
     """A drafter without its layer predicts the token of another row, which says nothing of the sample."""
     assert not [f for f in telling(said("made layer")) if f.kind == "K08"]
