@@ -9,9 +9,10 @@ from drafter.checks.case import Case
 from drafter.checks.explain import Diagnosis, Explanation, diagnosis
 from drafter.checks.finding import CKPT, ERROR, NOTE, OK, SMP, WARNING, Finding
 from drafter.checks.k01_wiring import no_norm_in_sglang, servers
-from drafter.checks.measure import Measured
+from drafter.checks.k08_text import out_of_scale
+from drafter.checks.measure import Measured, measures
 from drafter.checks.registry import FORWARD, check
-from drafter.checks.signature import LOW, above
+from drafter.checks.signature import FLAT_LOW, LOW, RISING, above
 from drafter.serving.layer_ids import ids_to_write
 from drafter.serving.producers import usual
 from drafter.wiring import Ordering, depth_of, name
@@ -45,10 +46,15 @@ def _wrong_order(case: Case, d: Diagnosis, one: Explanation) -> Finding:
         f"the drafter works on {_slots(case, d, wanted)}, not on {_slots(case, d, was)} as {_who(d)}: step 0 "
         f"{one.before.accuracy:.3f} -> {one.after.accuracy:.3f}"
     )
+    scale = out_of_scale(measures(case), d.samples[0])
+    if scale:
+        title += f"; but {scale}, so that any ordering without that slot does better"
+    elif d.signature.name in (FLAT_LOW, RISING):
+        title += f"; even so {d.signature.words}: layers that it was trained on may not be recorded"
     return Finding(
         "configured-layers-are-not-the-trained-ones",
         "K01",
-        ERROR,
+        WARNING if scale else ERROR,
         title,
         {**one.said(), **_table(d), "configured": d.configured_why},
         fix_ids(case, d, wanted),

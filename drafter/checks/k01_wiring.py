@@ -72,6 +72,12 @@ def fix_of_ids(case: Case, depths: Sequence[int]) -> str:
     return "; ".join([*said, "or write a copy with `eagle3-tui fix`"])
 
 
+def _other_width(case: Case) -> bool:
+    """Whether the target is of another width than the drafter's config says: then nobody knows what fc takes."""
+    width = case.target.hidden_size if case.target is not None else None
+    return width not in (None, case.checkpoint.run_config.target_hidden_size)
+
+
 def no_norm_in_sglang(case: Case) -> str:
     """What right ids do not repair where SGLang is among the servers, to follow a fix; empty where there is nothing."""
     norm = case.checkpoint.run_config.norm_before_residual
@@ -112,7 +118,7 @@ def layer_ids(case: Case) -> Iterable[Finding]:
         fix = _needs(case, "name distinct layers; a default for a small target collapses to this")
         reports = ("NVIDIA-NeMo/Automodel#2224",)
         yield Finding("layer-ids", KIND, ERROR, title, evidence, fix, reports, weight=91)
-    elif len(ids) != inputs and checkpoint.has_weights:
+    elif len(ids) != inputs and checkpoint.has_weights and not _other_width(case):
         title = f"{len(ids)} layer ids, but fc takes {inputs} states"
         fix = _needs(case, f"name {inputs} layers")
         yield Finding("layer-ids", KIND, ERROR, title, evidence, fix, ("SafeAILab/EAGLE#294",), weight=91)

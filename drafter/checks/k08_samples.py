@@ -40,7 +40,8 @@ def about_samples(
     names = list(found)
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     shown = dict(list(found.items())[:NAMED])
-    title = f"{what}: {names[0]}{more} of {len(m.samples)} samples"
+    rest = len(m.samples) - len(names)
+    title = f"{what}: {names[0]}{more} of {len(m.samples)} samples" + (f", not the other {rest}" if rest else "")
     yield Finding(id, kind, severity, title, {"samples": len(found), **shown}, fix, reports, "sample", weight)
 
 
@@ -168,9 +169,7 @@ def claims(case: Case) -> Iterator[Finding]:
         for severity, into in (("bad", bad), ("warn", weak)):
             rest = [c.text for c in m.contradictions(sample) if c.severity == severity]
             rest = [text for text in rest if not any(word in text for word in told)]
-            if sample.path.name in foreign:
-                rest = [text for text in rest if "another model" not in text]
-            if rest:
+            if rest and sample.path.name not in foreign:  # all of it follows from the other target
                 into[sample.path.name] = "; ".join(rest)
     id, fix = (
         "slots-are-what-they-are-said-to-be",
@@ -204,10 +203,9 @@ def fitting(case: Case) -> Iterator[Finding]:
 @check("states-belong-to-their-tokens", "K08", (CKPT, SMP), PAIRING, FORWARD)
 def belonging(case: Case) -> Iterator[Finding]:
     """Whether the drafter predicts more with the states a row earlier or later, or with another sample's."""
-    found = mispaired(case)
-    if not found:
-        return
-    m = measures(case)
+    found, m = mispaired(case), measures(case)
+    if not found or foreign_embeddings(m):
+        return  # of another target's states nothing says whose tokens they are
     one = max(found, key=lambda p: p.after.accuracy - p.before.accuracy)
     yield Finding(
         "states-belong-to-their-tokens",

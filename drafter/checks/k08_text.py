@@ -11,9 +11,11 @@ from drafter.checks.case import Case
 from drafter.checks.explain import diagnosis
 from drafter.checks.finding import CKPT, ERROR, OK, SMP, WARNING, Finding
 from drafter.checks.k08_samples import about_samples
-from drafter.checks.measure import OFF_POLICY_ROWS, measures
+from drafter.checks.measure import OFF_POLICY_ROWS, Measures, measures
 from drafter.checks.registry import FORWARD, SAMPLE, check
 from drafter.checks.signature import above
+from drafter.sample.probes.contradictions import BAD
+from drafter.sample.sample import Sample
 from drafter.scoring.tallies import Count, bucket
 
 HUGE, RATIO = 1e4, 500.0  # a mean norm, and a ratio of two of them, that trained drafters are not known to stand
@@ -88,21 +90,35 @@ def scales(case: Case) -> Iterator[Finding]:
     """Mean norms by slot, and whether one is out of all proportion."""
     m = measures(case)
     for sample in m.samples[:1]:
-        norms = {p.index: p.median_norm for p in m.probes(sample) if p.median_norm}
+        norms = _norms(m, sample)
         if not norms:
             return
-        ratio, top = max(norms.values()) / min(norms.values()), max(norms.values())
-        severe = top > HUGE or ratio > RATIO
+        severe = out_of_scale(m, sample)
         yield Finding(
             "slots-are-of-one-scale",
             "K05",
             WARNING if severe else OK,
-            f"median norms of the slots from {min(norms.values()):.3g} to {top:.3g}",
+            severe or f"median norms of the slots from {min(norms.values()):.3g} to {max(norms.values()):.3g}",
             {f"slot {i}": round(norm, 3) for i, norm in norms.items()},
             "train with fc_norm (one RMSNorm for each state) or norm_before_fc" if severe else "",
             ("vllm-project/speculators#337",),
             "sample",
         )
+
+
+def _norms(m: Measures, sample: Sample) -> dict[int, float]:
+    return {p.index: p.median_norm for p in m.probes(sample) if p.median_norm}
+
+
+def out_of_scale(m: Measures, sample: Sample) -> str:
+    """The slot whose states are out of all proportion to the others', in words; empty where none is."""
+    norms = _norms(m, sample)
+    if not norms:
+        return ""
+    least, (top, largest) = min(norms.values()), max(norms.items(), key=lambda pair: pair[1])
+    if largest <= HUGE and largest <= RATIO * least:
+        return ""
+    return f"the median norms of the slots reach from {least:.3g} to {largest:.3g} (slot {top})"
 
 
 @check("text-is-what-the-target-says", "K09", (CKPT, SMP), ("SafeAILab/EAGLE#79",), SAMPLE)
@@ -111,15 +127,16 @@ def on_policy(case: Case) -> Iterator[Finding]:
     m = measures(case)
     told, off = m.on_policy(), m.off_policy
     hits, total = told.hits, told.total
-    if total < OFF_POLICY_ROWS:
-        return
+    if total < OFF_POLICY_ROWS or (off and any(c.severity == BAD for s in m.samples for c in m.contradictions(s))):
+        return  # of states that are not what they are said to be the target's choice cannot be read
     yield Finding(
         "text-is-what-the-target-says",
         "K09",
         WARNING if off else OK,
-        f"{hits} of {total} supervised tokens ({hits / total:.0%}) are the target's own choice",
+        f"{hits} of {total} supervised tokens ({hits / total:.0%}) are the target's own choice by its last state",
         {"recorded token = argmax of the target": f"{hits} of {total}"},
-        "let the target write the answers (or use its chat template and system prompt), and record those"
+        "let the target write the answers (or use its chat template and system prompt), and record those; if it did "
+        "write them, the recorded last state is not its own"
         if off
         else "",
         ("SafeAILab/EAGLE#79", "SafeAILab/EAGLE#258"),

@@ -1,7 +1,7 @@
 """Training against serving: what the scores come to where no single change explains them.
 
-A shape that points to a part (signature.py), a drafter that only knows its training texts, one that is hardly trained,
-one that works offline, so that a worse server is the server's matter, and what servers compute otherwise.
+A drafter that only knows its training texts, one that works offline, so that a worse server is the server's matter, and
+what servers compute otherwise. A shape that points to a part is k12_shape's matter.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from drafter.checks.case import Case
-from drafter.checks.explain import Diagnosis, compared, diagnosis, foreign_map, marginals
+from drafter.checks.explain import Diagnosis, compared, diagnosis, marginals
 from drafter.checks.finding import (
-    BROKEN_CHECKPOINT,
-    BROKEN_SAMPLE,
     CKPT,
     ERROR,
     GENERALISATION,
@@ -22,92 +20,19 @@ from drafter.checks.finding import (
     NOTE,
     OK,
     SMP,
-    UNTRAINED,
+    UNKNOWN,
     WARNING,
     Finding,
 )
-from drafter.checks.k08_samples import foreign_embeddings
-from drafter.checks.k12_labels import labelled_otherwise
 from drafter.checks.measure import Measured, Option, measures
 from drafter.checks.registry import FORWARD, check
-from drafter.checks.signature import DEAD_ALL, DYING, FLAT_LOW, LOW, RISING, ROWS, WHOLE, above, signature
+from drafter.checks.signature import LOW, ROWS, UNTOLD, WHOLE, above, signature
 from drafter.sample.sample import Sample
 from drafter.serving.offline import kind_of
 from drafter.serving.verdict import HELD_OUT, TRAINING, good_length
 
-SHAPE = ("SafeAILab/EAGLE#222", "vllm-project/speculators#1114")
 OVERFIT, GAP = 0.5, 0.12  # of the accuracy on training texts: half of it lost is a fault, this much a warning
 HARDLY = 1.3  # an accept length below which serving gains nothing
-
-
-@check("scores-point-to-a-part", "K02", (CKPT, SMP), SHAPE, FORWARD)
-def shape(case: Case) -> Iterator[Finding]:
-    """The shape of the accuracies by draft step, where nothing that can be switched explains it."""
-    d = diagnosis(case)
-    told = d.signature
-    if d.found or told.name not in _SHAPES or _only_seen_works(case, d):
-        return
-    m = measures(case)
-    if (
-        foreign_map(case) is not None
-        or m.off_policy
-        or m.uncovered
-        or foreign_embeddings(m)
-        or labelled_otherwise(case)
-    ):
-        return  # said by other checks, and enough to make the numbers what they are
-    if told.name == DEAD_ALL and d.end.counts.not_finite >= 0.9 * d.end.rows:
-        yield Finding(
-            "scores-point-to-a-part", "K11", ERROR, "the drafter gives no numbers: its forward overflows",
-            {**d.end.said(), "rows without numbers": d.end.counts.not_finite},
-            "look for NaN or Inf in the weights; try --dtype float32", ("vllm-project/vllm#55250",), "step", 30,
-        )  # fmt: skip
-        return
-    kind, means, cause, fix = _SHAPES[told.name]
-    yield Finding(
-        "scores-point-to-a-part",
-        kind,
-        ERROR,
-        f"{told.words} ({', '.join(f'{a:.2f}' for a in told.steps)}): {cause}",
-        {**d.end.said(), "tried": _tried(d)},
-        fix,
-        SHAPE,
-        "step",
-        10,
-        means,
-    )
-
-
-_SHAPES: dict[str, tuple[str, str, str, str]] = {
-    DEAD_ALL: (
-        "K02",
-        UNTRAINED,
-        "lm_head is not trained, or its rows are another vocabulary's",
-        "compare lm_head and norm with an earlier epoch; train, or export again",
-    ),
-    FLAT_LOW: (
-        "K02",
-        UNTRAINED,
-        "fc or another tensor is not trained, or the states that it was trained on are not recorded",
-        "look at the tensors' statistics; check which layers training recorded; compare with an earlier epoch",
-    ),
-    DYING: (
-        "K02",
-        BROKEN_CHECKPOINT,
-        "the embedding or a tensor of the decoder layer is not the trained one, or what is fed back is",
-        "name the target with --target so that its embedding can be tried; compare the layer with an earlier epoch",
-    ),
-    RISING: (
-        "K08",
-        BROKEN_SAMPLE,
-        "the states do not belong to these tokens or to this target",
-        "record the states again with the target that the drafter was trained on, and pair them row by row",
-    ),
-}
-
-
-def _tried(d: Diagnosis) -> str:
-    return f"{len(d.sweep)} orderings, every switch of the forward, every reading of the map: none is clearly better"
 
 
 # --- groups
@@ -126,7 +51,7 @@ def generalises(case: Case) -> Iterator[Finding]:
         return
     severity = _gap(ours, theirs)
     lengths = f"accept length {ours.length or 0:.2f} and {theirs.length or 0:.2f}"
-    said = "half of what it does is lost on new text" if severity == ERROR else "it does worse on new text"
+    said = "half of what it does is lost on new text" if severity == ERROR else "it does clearly worse on new text"
     said = "it does as well on new text" if severity == OK else said
     yield Finding(
         "it-generalises",
@@ -158,7 +83,7 @@ def seen_and_unseen(case: Case, samples: Sequence[Sample]) -> tuple[list[Sample]
     return [s for s in samples if kind(s) == TRAINING], [s for s in samples if kind(s) == HELD_OUT]
 
 
-def _only_seen_works(case: Case, d: Diagnosis) -> bool:
+def only_seen_works(case: Case, d: Diagnosis) -> bool:
     """A drafter that works on its training texts is trained, whatever the pool says."""
     seen, unseen = seen_and_unseen(case, d.samples)
     if not seen or not unseen:
@@ -174,6 +99,8 @@ def _only_seen_works(case: Case, d: Diagnosis) -> bool:
 def works(case: Case) -> Iterator[Finding]:
     """The accept length that a chain should reach, where nothing is wrong with the drafter."""
     d = diagnosis(case)
+    if d.signature.name == UNTOLD and not d.found and not d.mispaired:
+        yield _too_few(d)
     if d.found or d.mispaired or d.signature.name != WHOLE:
         return
     seen, unseen = seen_and_unseen(case, d.samples)
@@ -182,15 +109,11 @@ def works(case: Case) -> Iterator[Finding]:
     length = here.length
     if length is None or length < HARDLY:
         return
-    walk, good = here.counts.lengths.walk, good_length(case.depth)
     yield Finding(
         "it-works-offline",
         "K12",
         OK,
-        f"step 0 {here.accuracy:.3f}, accept length {length:.2f} with {case.depth} drafts"
-        + (f" ({walk:.2f} as a server's log would say)" if walk is not None else "")
-        + (f"; good is {good:.2f}" if length < good else "")
-        + "; a server well below that is miswired or at fault itself",
+        _works(here, length, case.depth),
         {**here.said(), **_measured_on(case, used, "held-out" if used is unseen else "sound")},
         "",
         ("NickL77/BaldEagle#17", "vllm-project/vllm-ascend#2793"),
@@ -198,6 +121,21 @@ def works(case: Case) -> Iterator[Finding]:
         5,
         HEALTHY,
     )
+
+
+def _works(here: Measured, length: float, depth: int) -> str:
+    walk, good = here.counts.lengths.walk, good_length(depth)
+    below = f"the drafter is healthy, but below what is good ({good:.2f}): " if length < good else ""
+    served = f" ({walk:.2f} as a server's log would say)" if walk is not None else ""
+    said = f"step 0 {here.accuracy:.3f}, accept length {length:.2f} with {depth} drafts{served}"
+    return f"{below}{said}; a server well below that is miswired or at fault itself"
+
+
+def _too_few(d: Diagnosis) -> Finding:
+    told = d.start.counts.accuracy
+    title = f"too few rows to tell: only {told.total} rows count, {ROWS} are needed ({told.hits} are right at step 0)"
+    fix = "give more samples, or longer ones; --mask all counts the prompt's rows too"
+    return Finding("it-works-offline", "K12", NOTE, title, d.start.said(), fix, view="orderings", means=UNKNOWN)
 
 
 def _measured_on(case: Case, used: Sequence[Sample], word: str) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """Whether the recorded states belong to the tokens beside them, told by what a drafter makes of them.
 
 Rows are moved by one, and states of other samples put in their place; what clearly predicts more is what was recorded.
-Needs a drafter that works on something: a broken one tells nothing here.
+Needs a drafter that works on something: a broken one tells nothing here. A recording that vouches for itself is not
+asked: what a broken drafter makes of it may be better a row away all the same.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 
 from drafter.checks.measure import Measured, Measures, Option, moved
 from drafter.checks.signature import LOW
+from drafter.checks.witness import witness
 from drafter.sample.sample import Sample
 from drafter.scoring.compare import mcnemar
 
@@ -35,7 +37,7 @@ class Pairing:
 
 def pairing(m: Measures, sample: Sample, option: Option, others: Sequence[Sample]) -> Pairing | None:
     """The better pairing of `sample`, None where its own is as good as any."""
-    if sample.length < 8:
+    if sample.length < 8 or witness(m, [sample]) is not None:
         return None
     before = m.alone(moved(sample, 0), option)
     found = [Pairing(sample, before, m.alone(moved(sample, s), option), 0, 2, shift=s) for s in (-1, 1)]

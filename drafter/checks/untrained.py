@@ -12,7 +12,7 @@ so that being even is no proof alone: its spread must be an initialiser's too, o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,8 @@ FLOATING = FLOATS | {"F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "F8_E8M
 EVEN = 3.5  # deviations up to which rows and columns are those of independent numbers
 CLEAR = 6.0  # and from which they are not
 SMALLEST, LARGE = 32, 256  # rows and columns: below the first nothing is told, from the second also without the spread
+COPIED = ("embed_tokens.weight", "lm_head.weight")  # from the target, by many trainers: no sign of training
+TELLING = 1 << 14  # numbers in a matrix that training never left even, on drafters that are known, o_proj apart
 _BLOCK = 1 << 22  # elements read at once
 
 
@@ -131,10 +133,14 @@ def structured(look: Look) -> bool:
     return look.is_matrix and look.constant is None and max(look.rows, look.columns) > CLEAR
 
 
+def even(look: Look) -> bool:
+    """Whether the rows and the columns of a matrix are those of independent numbers."""
+    return look.is_matrix and look.constant is None and max(abs(look.rows), abs(look.columns)) < EVEN
+
+
 def initial_value(look: Look, initializer_range: float) -> str:
     """What makes a matrix look as it was made; empty where it does not."""
-    even = look.is_matrix and look.constant is None and max(abs(look.rows), abs(look.columns)) < EVEN
-    if not even or abs(look.mean) > 6 * look.std / math.sqrt(math.prod(look.shape)):
+    if not even(look) or abs(look.mean) > 6 * look.std / math.sqrt(math.prod(look.shape)):
         return ""
     count = math.prod(look.shape)
     normal = abs(look.kurtosis - 3) < 5 * math.sqrt(24 / count)
@@ -150,3 +156,20 @@ def initial_value(look: Look, initializer_range: float) -> str:
     if (normal or uniform) and min(look.shape) >= LARGE:
         return f"independent random numbers, std {look.std:.5f}"
     return ""
+
+
+def noise_among(looks: Mapping[str, Look]) -> list[str]:
+    """The matrices that look like independent random numbers, where others of the same file clearly do not.
+
+    Not proof: of a small drafter training may leave o_proj even, which is not counted then.
+    """
+    told = {name: look for name, look in looks.items() if look.is_matrix and math.prod(look.shape) >= TELLING}
+    if not any(structured(look) for name, look in told.items() if name not in COPIED):
+        return []
+    return [n for n, look in told.items() if even(look) and ("o_proj" not in n or min(look.shape) >= LARGE)]
+
+
+def mostly_trained(looks: Mapping[str, Look]) -> bool:
+    """Whether half of the matrices or more are clearly no independent numbers."""
+    told = [look for name, look in looks.items() if look.is_matrix and name not in COPIED]
+    return bool(told) and 2 * sum(map(structured, told)) >= len(told)

@@ -42,6 +42,9 @@ _OPENINGS = {
 }
 
 
+MEASURED = "it-works-offline"  # the check that needs what all measurements need
+
+
 def verdict_of(findings: Sequence[Finding], not_checked: Sequence[NotChecked] = ()) -> tuple[str, str]:
     """Its kind and its sentence, of findings in the order of their rank."""
     errors = [finding for finding in findings if finding.severity == ERROR]
@@ -51,13 +54,14 @@ def verdict_of(findings: Sequence[Finding], not_checked: Sequence[NotChecked] = 
         more = f"; {len(errors) - 1} more error{'s' if len(errors) > 2 else ''}" if len(errors) > 1 else ""
         return kind, f"{_opened(kind, first.title)}{more}"
     said = next((finding for finding in findings if finding.means and finding.severity != ERROR), None)
-    warnings = [finding for finding in findings if finding.severity == WARNING]
+    warnings = [finding for finding in findings if finding.severity == WARNING and finding is not said]
     more = (
         f"; {len(warnings)} warning{'s' if len(warnings) > 1 else ''}, first: {warnings[0].title}" if warnings else ""
     )
     if said is not None:
-        return said.means, _opened(said.means, said.title) + ("" if said in warnings else more)
-    reason = next((skipped.why for skipped in not_checked if "sample" in skipped.why), "no measurement was made")
+        return said.means, _opened(said.means, said.title) + more
+    whys = {skipped.check: skipped.why for skipped in not_checked}
+    reason = whys.get(MEASURED) or next((why for why in whys.values() if "sample" in why), "no measurement was made")
     return UNKNOWN, f"no fault found in the files, but whether it predicts was not measured ({reason}){more}"
 
 
