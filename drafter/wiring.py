@@ -49,6 +49,9 @@ class Wiring:
         them that looks for another name.
     lost_norm: a final norm that the checkpoint lacks is `refused`, or `ones` as in a server.
     fc: `applied`, or `skipped` where its input is as wide as the drafter already (SGLang tells by the width).
+    mlp_gate: silu stands after gate_proj (`gate`), or after up_proj: the two `swapped`, as by a wrong fused tensor.
+    halves: the first projections of layer 0 take the embedding before the hidden (`embedding_first`), or after it
+        (`hidden_first`).
 
     Of what a program may get wrong, and no file says:
     row_ids: a recorded row is fed the token after its state (`next`), or its own (`same`: ids that were not shifted).
@@ -80,6 +83,8 @@ class Wiring:
     upper_norms: str = "own"
     lost_norm: str = "refused"
     fc: str = "applied"
+    mlp_gate: str = "gate"
+    halves: str = "embedding_first"
     row_ids: str = "next"
     feedback: str = "own"
     fed_ids: str = "target"
@@ -165,6 +170,8 @@ SWITCHES: dict[str, tuple[str, ...]] = {
     "upper_norms": ("own", "ones"),
     "lost_norm": ("refused", "ones"),
     "fc": ("applied", "skipped"),
+    "mlp_gate": ("gate", "swapped"),
+    "halves": ("embedding_first", "hidden_first"),
     "row_ids": ("next", "same"),
     "feedback": ("own", "through_fc", "first"),
     "fed_ids": ("target", "draft"),

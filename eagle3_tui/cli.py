@@ -232,6 +232,8 @@ _SWITCH_HELP = {
     "upper_norms": "The norms before the layers above the first: the checkpoint's own, or ones.",
     "lost_norm": "A final norm that the checkpoint lacks: refused, or ones as in a server.",
     "fc": "fc is applied, or skipped where its input is as wide as the drafter already.",
+    "mlp_gate": "silu stands after gate_proj, or after up_proj (the two swapped).",
+    "halves": "The first projections take the embedding before the hidden, or after it.",
     "row_ids": "A recorded row is fed the token after its state, or its own (ids that a program did not shift).",
     "feedback": "A later step is fed the drafter's own state, that state through fc once more, or what step 0 was fed.",
     "fed_ids": "A draft is fed by its target id, or by its number in the draft vocabulary (d2t forgotten).",

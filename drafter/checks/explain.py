@@ -87,7 +87,11 @@ class Diagnosis:
 
     def of(self, *kinds: str) -> list[Explanation]:
         """The changes of these kinds that a checkpoint's files can be meant by."""
-        return [one for one in self.found if one.option.kind in kinds and one not in self.of_program]
+        return [one for one in self.of_files if one.option.kind in kinds]
+
+    @property
+    def of_files(self) -> list[Explanation]:
+        return [one for one in self.found if one not in self.of_program]
 
     @property
     def of_program(self) -> list[Explanation]:

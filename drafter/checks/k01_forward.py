@@ -78,14 +78,20 @@ def _not_recorded(case: Case, d: Diagnosis) -> Iterator[Finding]:
     if said and depths is not None and set(depths) != set(said):
         severity = ERROR if _alone(d, measured) else WARNING
     what = f"{who} depths {name(tuple(said))}, which are" if said else "what the config selects is"
+    works, fix = "the drafter works on", "name the slots (--slots), or record those layers"
+    if severity == ERROR and list(depths or ()) != sorted(depths or ()):  # no trainer feeds layers in such an order
+        severity, works = WARNING, "of what is recorded it predicts best on"
+        fix = f"record the layers that training fed: depths {name(tuple(said or ()))}; or name the slots with --slots"
+    elif severity == ERROR:
+        fix = fix_ids(case, d, d.base.ordering)
     yield Finding(
         "configured-layers-are-not-recorded",
         "K01",
         severity,
-        f"{what} not among the recorded slots; the drafter works on {_slots(case, d, d.base.ordering)}: "
-        f"step 0 {measured.accuracy:.3f}",
+        f"{what} not among the recorded slots; {works} {_slots(case, d, d.base.ordering)}: step 0 "
+        f"{measured.accuracy:.3f}",
         {**measured.said(), **_table(d), "configured": d.configured_why},
-        fix_ids(case, d, d.base.ordering) if severity == ERROR else "name the slots (--slots), or record those layers",
+        fix,
         REPORTS,
         "orderings",
         60,

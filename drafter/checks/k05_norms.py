@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from drafter.checks.case import Case
 from drafter.checks.files import stated
-from drafter.checks.finding import CKPT, ERROR, OK, WARNING, Finding
+from drafter.checks.finding import CKPT, ERROR, NOTE, OK, WARNING, Finding
 from drafter.checks.registry import check
 
 KIND = "K05"
@@ -54,6 +54,24 @@ def norm_flags(case: Case) -> Iterable[Finding]:
             yield Finding("norm-flags", KIND, ERROR, title, evidence, fix, _FLAGS, "wiring", 86)
     if not hurt:
         yield Finding("norm-flags", KIND, OK, "the config uses every norm that the weights have", reports=_FLAGS)
+
+
+SMALL, LARGE = 1e-9, 1e-3  # of rms_norm_eps: drafters have 1e-5 or 1e-6
+
+
+@check("norm-eps", KIND, (CKPT,))
+def eps(case: Case) -> Iterable[Finding]:
+    """The number that norms add under the root: outside of what is usual, or not the target's."""
+    ours, theirs = case.checkpoint.run_config.rms_norm_eps, case.target_table().get("rms_norm_eps")
+    usual = SMALL <= ours <= LARGE
+    if usual and (not isinstance(theirs, int | float) or theirs == ours):
+        return
+    title = f"rms_norm_eps is {ours:g}"
+    title += f", the target's {theirs:g}" if isinstance(theirs, int | float) else ", far from the usual 1e-5 or 1e-6"
+    wanted = theirs if isinstance(theirs, int | float) else 1e-5
+    evidence = {"flag": "rms_norm_eps", "drafter": ours, "target": theirs}
+    severity = NOTE if usual else WARNING
+    yield Finding("norm-eps", KIND, severity, title, evidence, f"config.json: rms_norm_eps = {wanted:g}", weight=30)
 
 
 @check("two-norms", KIND, (CKPT,))

@@ -91,12 +91,25 @@ def shape(case: Case) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+def lost(case: Case) -> bool:
+    """Whether a change that helps is no fault, since a matrix was lost, or a slot is out of scale, and stays so."""
+    d = diagnosis(case)
+    return bool(d.found) and any(_instead(case, d))
+
+
+def _instead(case: Case, d: Diagnosis) -> tuple[str, tuple[str, ...]]:
+    """What is said of a slot out of scale, and the matrices that look random, where changes leave the drafter poor."""
+    if d.end.accuracy >= LOST:
+        return "", ()
+    scale = out_of_scale(measures(case), d.samples[0])
+    if scale or any(one.option.kind not in ("K05", "K06") for one in d.of_files):
+        return scale, ()
+    return "", _hints(case, d).noise
+
+
 def _rather(case: Case, d: Diagnosis) -> Iterator[Finding]:
     """A change that helps a little, of a drafter whose matrix was lost or whose slots are out of scale, is no fault."""
-    if d.end.accuracy >= LOST:
-        return
-    scale = out_of_scale(measures(case), d.samples[0])
-    noise = () if scale or any(one.option.kind not in ("K05", "K06") for one in d.found) else _hints(case, d).noise
+    scale, noise = _instead(case, d)
     if not scale and not noise:
         return
     part = _scaled(scale) if scale else _noise(noise)

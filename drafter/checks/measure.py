@@ -39,6 +39,7 @@ LARGE = 1_000_000_000  # bytes of weights from which a row costs so much that fe
 FEWER_TOKENS, FEWER_SAMPLES = 130, 4
 COVERED = 0.8  # share of answer tokens below which the draft vocabulary itself costs much
 OFF_POLICY, OFF_POLICY_ROWS = 0.6, 32  # share of answer tokens that are the target's choice; rows that tell it
+Variant = tuple[tuple[str, bool | float], ...]  # fields of a checkpoint's config with other values
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Option:
     wiring: Wiring
     label: str = ""
     kind: str = ""
-    variant: tuple[tuple[str, bool], ...] = ()
+    variant: Variant = ()
     map_name: str = ""
     switch: str = ""
 
@@ -144,9 +145,9 @@ class Measures:
         self.misfits: list[tuple[Path, str]] = []
         self.samples = self._fitting()
         self.rows_known = self.checkpoint.run_config.vocab_size
-        self._drafters: dict[tuple[tuple[str, bool], ...], Eagle3Drafter] = {}
-        self._runs: dict[tuple[Path, tuple[tuple[str, bool], ...]], SampleRun] = {}
-        self._ids: dict[tuple[Path, Ordering, Wiring, tuple[tuple[str, bool], ...], int], Tensor] = {}
+        self._drafters: dict[Variant, Eagle3Drafter] = {}
+        self._runs: dict[tuple[Path, Variant], SampleRun] = {}
+        self._ids: dict[tuple[Path, Ordering, Wiring, Variant, int], Tensor] = {}
 
     # ------------------------------------------------------------------ samples
 
@@ -286,7 +287,7 @@ class Measures:
         checkpoint = self.checkpoint
         return choose("auto", "auto", checkpoint.dtype, checkpoint.weight_bytes)
 
-    def drafter(self, variant: tuple[tuple[str, bool], ...] = ()) -> Eagle3Drafter:
+    def drafter(self, variant: Variant = ()) -> Eagle3Drafter:
         if variant not in self._drafters:
             if not variant and self.case.load is not None:
                 self._drafters[variant] = self.case.load()
@@ -294,19 +295,19 @@ class Measures:
                 self._drafters[variant] = build_drafter(self._changed(variant), self.case.target, self.placement)
         return self._drafters[variant]
 
-    def _changed(self, variant: tuple[tuple[str, bool], ...]) -> Checkpoint:
+    def _changed(self, variant: Variant) -> Checkpoint:
         if not variant:
             return self.checkpoint
         config = replace(self.checkpoint.run_config, **dict(variant))  # type: ignore[arg-type]
         return replace(self.checkpoint, config=config, trained_config=None, misshapen={}, missing={})
 
-    def run(self, sample: Sample, variant: tuple[tuple[str, bool], ...] = ()) -> SampleRun:
+    def run(self, sample: Sample, variant: Variant = ()) -> SampleRun:
         key = (sample.path, variant)
         if key not in self._runs:
             self._runs[key] = SampleRun(self.drafter(variant), sample)
         return self._runs[key]
 
-    def forget(self, variant: tuple[tuple[str, bool], ...]) -> None:
+    def forget(self, variant: Variant) -> None:
         """Drop what a variant holds."""
         self._drafters.pop(variant, None)
         self._runs = {key: run for key, run in self._runs.items() if key[1] != variant}

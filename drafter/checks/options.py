@@ -31,7 +31,7 @@ PROGRAM = {
 }
 KIND_OF = {
     **dict.fromkeys(("rope_base", "rope_type", "rope_pairs", "window"), "K06"),
-    **dict.fromkeys(("embedding", "head", "fc", "fc_bias", "qkv_bias"), "K02"),
+    **dict.fromkeys(("embedding", "head", "fc", "fc_bias", "qkv_bias", "mlp_gate", "halves"), "K02"),
     **PROGRAM,
 }
 BASES = (10_000.0, 500_000.0, 1_000_000.0)  # RoPE bases of the common families, tried beside the target's own
@@ -85,7 +85,7 @@ def base_wiring(case: Case) -> Wiring:
 
 def switches(case: Case, base: Option) -> list[Option]:
     """One switch of the forward at a time, each away from where it stands; without those that `program` has."""
-    found = [*_norms(case, base), *_rope(case, base), *_sources(case, base), *_set(case, base)]
+    found = [*_norms(case, base), *_rope(case, base), *_sources(case, base), *_swapped(base), *_set(case, base)]
     return list({(one.wiring, one.variant): one for one in reversed(found)}.values())[::-1]
 
 
@@ -102,6 +102,13 @@ def program(case: Case, base: Option) -> list[Option]:
             values = []  # it is fed nothing
         found += [_switched(base, name, value, PROGRAM[name]) for value in values]
     return found
+
+
+def _swapped(base: Option) -> Iterator[Option]:
+    """Tensors in each other's place."""
+    for name in ("mlp_gate", "halves"):
+        (other,) = (value for value in SWITCHES[name] if value != base.wiring.value(name))
+        yield _switched(base, name, other, "K02")
 
 
 def _set(case: Case, base: Option) -> Iterator[Option]:
@@ -129,6 +136,9 @@ def _norms(case: Case, base: Option) -> Iterator[Option]:
     for flag, tensor in (("norm_before_fc", "input_norm.weight"), ("fc_norm", "fc_norm.0.weight")):
         if tensor in names and not getattr(config, flag):
             yield replace(base, label=f"{flag} on", kind="K05", variant=((flag, True),))
+    eps = case.target_table().get("rms_norm_eps")
+    if isinstance(eps, float) and 0 < eps < 1 and eps != config.rms_norm_eps:
+        yield replace(base, label=f"rms_norm_eps {eps:g}", kind="K05", variant=(("rms_norm_eps", eps),))
 
 
 def _rope(case: Case, base: Option) -> Iterator[Option]:
@@ -153,9 +163,17 @@ def _sources(case: Case, base: Option) -> Iterator[Option]:
     fits = target.embed is not None and target.embed.shape[1] == config.hidden_size
     if "embed_tokens.weight" in names and fits and base.wiring.embedding == "own":
         yield _switched(base, "embedding", "target", "K02")
-    fits = target.head is not None and target.head.shape[1] == config.hidden_size
+    fits = target.head is not None and target.head.shape[1] == config.hidden_size and not _map_is_another(case)
     if "lm_head.weight" in names and fits and base.wiring.head == "own":
         yield _switched(base, "head", "target", "K02")
+
+
+def _map_is_another(case: Case) -> bool:
+    """Whether the map is of other tokens than the head: then the target's rows of these tokens mend nothing."""
+    from drafter.checks.k03_head import head_rows
+
+    found = head_rows(case)
+    return found is not None and found.wrong
 
 
 def _switched(base: Option, name: str, value: str, kind: str) -> Option:

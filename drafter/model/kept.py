@@ -17,6 +17,9 @@ from drafter.wiring import Wiring
 
 _QKV_BIAS = re.compile(r"layers\.0\.self_attn\.(q_proj|k_proj|v_proj|q_a_proj|kv_a_proj_with_mqa)\.bias")
 _QK_NORM = re.compile(r"layers\.\d+\.self_attn\.[qk]_norm\.weight")
+_FIRST = re.compile(r"layers\.0\.self_attn\.(q_proj|k_proj|v_proj|q_a_proj|kv_a_proj_with_mqa)\.weight")
+_GATE = re.compile(r"(layers\.\d+\.mlp\.)(gate|up)(_proj\.\w+)")
+_OTHER = {"gate": "up", "up": "gate"}
 _UPPER_NORM = re.compile(r"layers\.[1-9]\d*\.input_layernorm\.weight")
 
 
@@ -28,21 +31,28 @@ class LayersKept:
     qk_norm: bool = True
     upper_norms: str = "own"
     residual: str = "kept"
+    mlp_gate: str = "gate"
+    halves: str = "embedding_first"
 
     @classmethod
     def of(cls, wiring: Wiring) -> LayersKept:
-        return cls(wiring.qkv_bias, wiring.qk_norm, wiring.upper_norms, wiring.residual)
+        norms = (wiring.qkv_bias, wiring.qk_norm, wiring.upper_norms)
+        return cls(*norms, wiring.residual, wiring.mlp_gate, wiring.halves)
 
     def hands_on_residual(self, layer: int, count: int) -> bool:
         """Whether `layer` of `count` adds its residual to what its MLP gives."""
         return self.residual != ("lost_at_end" if layer == count - 1 else "lost_between")
 
     def weights(self, weights: Weights) -> Weights:
-        """`weights` as the layers find them; the tensors themselves are shared."""
+        """`weights` as the layers find them; what is not changed is shared."""
         left = [pattern for pattern, kept in ((_QKV_BIAS, self.qkv_bias), (_QK_NORM, self.qk_norm)) if not kept]
         found = {name: t for name, t in weights.items() if not any(p.fullmatch(name) for p in left)}
         if self.upper_norms == "ones":
             found |= {name: torch.ones_like(t) for name, t in found.items() if _UPPER_NORM.fullmatch(name)}
+        if self.mlp_gate == "swapped":
+            found = {_GATE.sub(lambda m: f"{m[1]}{_OTHER[m[2]]}{m[3]}", name): t for name, t in found.items()}
+        if self.halves == "hidden_first":
+            found |= {name: t.roll(t.shape[1] // 2, 1) for name, t in found.items() if _FIRST.fullmatch(name)}
         return found
 
 

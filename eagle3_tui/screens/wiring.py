@@ -45,6 +45,8 @@ _WHAT = {
     "upper_norms": "ones: SGLang reads hidden_norm above the first layer, vLLM input_layernorm",
     "lost_norm": "ones: what a server's norm is when its weight is not in the file",
     "fc": "SGLang skips fc where its input is as wide as the drafter",
+    "mlp_gate": "swapped: gate_proj and up_proj in each other's place, as by a fused tensor cut wrongly",
+    "halves": "hidden_first: q, k, v take concat(hidden, embedding)",
     "row_ids": "same: the ids of the prompt are not shifted by one",
     "feedback": "through_fc, first: what comes back to the next step is not the drafter's own state",
     "fed_ids": "draft: d2t is not applied to the token that the next step is fed",
