@@ -149,6 +149,7 @@ class InspectorApp(App[int], inherit_bindings=False):
         if self._on_terminal is not None:
             self._on_terminal(self)
         self._draw_bar()
+        self.controller.look_from(VIEWS[0])
         self.view.shown()
         self.set_interval(_TICK, self._draw_status)
         # only after the first frame: nothing that takes time may stand before it
@@ -282,17 +283,13 @@ class InspectorApp(App[int], inherit_bindings=False):
         if not self._main.query("#status"):
             return
         state = self.controller.state
-        jobs = self.engine.jobs
+        working = self.controller.working()
         # a refusal is one sentence that may need more than one line of the screen
         self._main.query_one("#status").set_class(bool(state.message), "message")
         if state.message:
             text = Text(safe(state.message), style(state.message_kind), end="")
-        elif jobs:
-            scores = state.scores
-            done = f" {scores.result.done} of {scores.result.planned}" if scores and jobs[0].group == "score" else ""
-            done = f" {state.doctor.checking}" if jobs[0].group == "checks" else done
-            stops = "  esc stops" if self.controller.stops(jobs[0]) else ""
-            text = Text(f"{jobs[0].name}{done} …{stops}", style("dim"), end="")
+        elif working:
+            text = Text(working, style("dim"), end="")
         else:
             small = "small window, details hidden  " if self._main.has_class("-short") else ""
             text = Text(self.view.filter_said() or small + self.view.HINTS, style("dim"), end="")
@@ -311,6 +308,7 @@ class InspectorApp(App[int], inherit_bindings=False):
         if switcher.current != view:
             self.controller.state.message = ""
             switcher.current = view
+            self.controller.look_from(view)
             self._draw_bar()
             self._draw_status()
         self.view.shown()

@@ -7,8 +7,10 @@ is taken to apply. Does NOT know the values of a switch, or which of them is in 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-from drafter.checkpoint.checkpoint import Checkpoint
+if TYPE_CHECKING:
+    from drafter.checkpoint.checkpoint import Checkpoint
 
 _LAYER = r"layers\.\d+\.self_attn\."
 _TENSORS = {

@@ -33,12 +33,18 @@ class Tries:
 
     found: dict[Pair, OrderingCounts | str] = field(default_factory=dict)
     planned: int = 0
+    missing: int = 0
     absent: dict[str, str] = field(default_factory=dict)
     stopped: bool = False
 
+    @property
+    def said(self) -> str:
+        """How far they are."""
+        return f"{self.planned - self.missing} of {self.planned}" if self.planned else ""
+
     def forget(self) -> None:
         """Drop what belongs to the ordering and the wiring."""
-        self.found, self.planned, self.stopped = {}, 0, False
+        self.found, self.planned, self.missing, self.stopped = {}, 0, 0, False
 
 
 class WiringControl:
@@ -89,9 +95,10 @@ class WiringControl:
             self._controller.tell("tried")
 
     def _missing(self) -> list[Pair]:
-        wanted = [NOW, TRAINED, *self.pairs()]
-        self._tries.planned = len(wanted)
-        return [pair for pair in wanted if pair not in self._tries.found]
+        tries, wanted = self._tries, [NOW, TRAINED, *self.pairs()]
+        missing = [pair for pair in wanted if pair not in tries.found]
+        tries.planned, tries.missing = len(wanted), len(missing)
+        return missing
 
     def _next(self) -> None:
         controller, state = self._controller, self._controller.state
@@ -115,15 +122,17 @@ class WiringControl:
                 return controller.tell("tried")
             done(error.found)
 
-        controller.submit("trying switches", lambda job: self._try(ordering, *pair, job), GROUP, _PRIORITY, done, failed)
+        controller.submit(
+            "trying switches", lambda job: self._try(ordering, *pair, job), GROUP, _PRIORITY, done, failed
+        )
 
     def _put(self, pair: Pair, found: Any) -> None:
         tries, state = self._tries, self._controller.state
         tries.found[pair] = found
         if pair == NOW:
-            in_force = {(s, value): found for s, value in state.switches.items()}
-            as_trained = {TRAINED: found} if state.switches == state.trained_switches else {}
-            tries.found |= in_force | as_trained
+            tries.found |= dict.fromkeys(state.switches.items(), found)
+            if state.switches == state.trained_switches:
+                tries.found[TRAINED] = found
 
     def _try(self, ordering: Ordering, switch: str, value: str, job: Job) -> OrderingCounts:
         session = self._controller.session
