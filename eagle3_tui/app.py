@@ -24,6 +24,7 @@ from textual.widgets import ContentSwitcher, Input, Static
 from drafter.errors import PathError
 from drafter.log import SessionLog, default_path
 from drafter.safe import safe
+from drafter.serving.views import TRAINED
 from drafter.session import Options, Session
 from drafter.wiring import name
 from eagle3_tui import terminal
@@ -234,6 +235,8 @@ class InspectorApp(App[int], inherit_bindings=False):
             text.append(f"  fc={name(state.ordering)} {safe(state.label(state.ordering), 20)}", style("mark"))
             doubts.append(self._contradiction())
             text.append(*doubts[-1])
+            if (view := self.controller.session.view_name) != TRAINED:
+                text.append(f"  as {view}", style("warn"))
         switched = [n for n, v in state.switches.items() if state.trained_switches.get(n) != v]
         if switched:
             text.append(f"  ! {len(switched)} switched", style("warn"))

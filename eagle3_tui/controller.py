@@ -695,7 +695,7 @@ class Controller:
         long = [job for job in jobs if job.group in _STOPPABLE]
         job = (long or jobs)[-1]
         far, count = self._how_far(job.group), sum(map(self.engine.expects, _STOPPABLE))
-        stops = f"  esc stops {f'all {count}' if count > 1 else 'it'}" if long else ""
+        stops = f"  esc stops it{f' and {count - 1} more' * (count > 1)}" if long else ""
         return f"{job.name}{f': {far}' if far else ''} …{stops}"
 
     def _how_far(self, group: str) -> str:

@@ -238,7 +238,7 @@ class OrderingsView(View):
         what = f"{len(result.samples)} samples pooled" if scores.pooled else "this sample"
         if result.skipped:
             what += f" ({len(result.skipped)} skipped: {result.skipped[0][1]})"
-        how = f"{what}, mask {result.mask}, {self._reading}"
+        how = f"{what}, view {result.view}, mask {result.mask}, {self._reading}"
         if not scores.complete:
             on = "ranked on the rows that all share" if scores.pooled else what
             how = f"{result.done} of {result.planned} scored, {on}; {self._reading}"

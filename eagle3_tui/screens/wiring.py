@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
+from drafter.serving.views import TRAINED as VIEW
 from eagle3_tui.controls.wiring import NOW, TRAINED
 from eagle3_tui.screens.view import Detail, Rows, View, convention, percent
 from eagle3_tui.widgets.line_table import Cells, Column, LineTable
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 LEGEND = [
     (">", "the value in force"),
-    ("t", "the value of the view: what was trained"),
+    ("t", "the value that was trained; of a served view (--view): what that server computes"),
     ("-", "the switch does not apply: what it is about is not in this checkpoint"),
 ]
 LISTED, BEST, WORST = "as listed", "best first", "worst first"
@@ -139,7 +140,8 @@ class WiringView(View):
         tries, key = state.tries, self.table().key
         changed = {s: v for s, v in state.switches.items() if state.trained_switches.get(s) != v}
         lines = [(line, "") for line in self._row_lines(key)] if isinstance(key, Choice) else []
-        trained = f"as trained {_said(tries.found.get(TRAINED), tries.stopped)}"
+        view = self.controller.session.view_name
+        trained = f"{f'as {view}' if view != VIEW else 'as trained'} {_said(tries.found.get(TRAINED), tries.stopped)}"
         if changed:
             what = ", ".join(f"{s} {state.trained_switches.get(s)} -> {v}" for s, v in changed.items())
             lines.append((f"with {what}: {_said(tries.found.get(NOW), tries.stopped)}; {trained}", "warn"))
@@ -147,7 +149,7 @@ class WiringView(View):
             lines.append((f"{trained}; no switch is changed", ""))
         if tries.stopped and tries.missing:
             lines[-1] = (f"stopped after {tries.said}: r scores the rest; {lines[-1][0]}", lines[-1][1])
-        lines.append((f"{state.sample.path.name}, {convention(self.controller)}", "dim"))
+        lines.append((f"{convention(self.controller)}, {state.sample.path.name}", "dim"))
         self.query_one(Detail).say([[line] for line in lines])
 
     def _row_lines(self, choice: Choice) -> list[str]:
@@ -167,7 +169,7 @@ class WiringView(View):
         now = self.state.tries.found.get(NOW)
         if tried is None or tried is now or now is None or isinstance(now, str):
             return ""
-        return f"; {tried.accuracy.hits - now.accuracy.hits:+d} hits against what is in force"
+        return f" ({tried.accuracy.hits - now.accuracy.hits:+d} hits)"
 
     # ------------------------------------------------------------------ keys
 

@@ -161,7 +161,7 @@ async def test_the_last_lines_say_which_numbers_these_are(story: Path) -> None:
         await pilot.press("5")
         await settle(app, pilot)
         said = dump(app).split("\n")[-3]
-        assert said == "data_1.pt, fc=0,1,2, view trained, next_token, mask next, K 5, bonus counted"
+        assert said == "fc=0,1,2, view trained, next_token, mask next, K 5, bonus counted, data_1.pt"
         app.controller.set_switch("norm_output", "on")
         await settle(app, pilot)
         await pilot.press("m")
