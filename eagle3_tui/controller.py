@@ -310,23 +310,23 @@ class Controller:
             self._changed("samples")
 
     def _load(self) -> None:
-        def work(job: Job) -> tuple[str, list[str]]:
+        def work(job: Job) -> tuple[str, list[str], list[str]]:
             drafter = self.session.load(job.checkpoint)
             self.session.run(job.checkpoint)
             vocab = drafter.vocab(self.session.wiring)
             said = [f"read as {vocab.reading}", *map(str, vocab.tests)] + ([vocab.warning] if vocab.warning else [])
-            return str(drafter.placement), said
+            return str(drafter.placement), said, self.session.view_said()
 
-        def done(result: tuple[str, list[str]]) -> None:
+        def done(result: tuple[str, list[str], list[str]]) -> None:
             state = self.state
-            state.placement, state.vocab = result
+            state.placement, state.vocab, state.view_said = result
             state.trained_switches = self._switches(self.session.trained_wiring)
             state.switches = self._switches(self.session.wiring)
             self.wiring.look()
             state.ready, state.problem, self._at_start = True, "", False
             self._changed("ready")
-            if self.session.vocab_warning:
-                self.say(self.session.vocab_warning, "warn")
+            if self.session.vocab_warning or state.view_said:
+                self.say(self.session.vocab_warning or state.view_said[0], "warn")
             self._probe()
             if state.sample is not None:
                 self.score([state.sample.path])
@@ -541,7 +541,7 @@ class Controller:
 
         def show(scores: Scores) -> None:
             state.scores = scores
-            state.keep_sample_scores(scores.result.per_sample)
+            state.keep_sample_scores(scores.result)
             self._changed("score")
 
         def done(scores: Scores) -> None:

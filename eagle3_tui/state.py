@@ -65,9 +65,10 @@ def scores_of(result: ScoreResult, pooled: bool) -> Scores:
 class State:
     """Everything is None or empty until it is known. `row` is the row under the cursor of the Step view; `counted` says
     which rows enter the scores at step 0. `scores` are of every ordering, `pool` is of one on all listed samples.
-    `surveyed` and `sample_scores` hold what is known of listed samples so far, by their paths; `comparison` is of the
+    `surveyed`, `sample_scores` and `skipped` (with the reason) hold what is known of listed samples so far, by their
+    paths; `comparison` is of the
     sample marked first and the one after it. `problem` is what stands in the way of everything that is computed, until
-    something succeeds; `message` is only what was said last.
+    something succeeds; `view_said` is what a served view assumes; `message` is only what was said last.
     """
 
     found: list[Found] = field(default_factory=list)
@@ -78,6 +79,7 @@ class State:
     surveyed: dict[Path, Surveyed] = field(default_factory=dict)
     survey_said: str = ""
     sample_scores: dict[Path, Mapping[Ordering, SampleScore]] = field(default_factory=dict)
+    skipped: dict[Path, str] = field(default_factory=dict)
     grouping: Grouping | None = None
     marked: Path | None = None
     comparison: Comparison | None = None
@@ -110,6 +112,7 @@ class State:
     doctor: DoctorState = field(default_factory=DoctorState)
     placement: str = ""
     vocab: list[str] = field(default_factory=list)
+    view_said: list[str] = field(default_factory=list)
     ready: bool = False
     problem: str = ""
     message: str = ""
@@ -132,18 +135,19 @@ class State:
 
     def forget_drafter(self) -> None:
         """Drop what belongs to the checkpoint's weights, before others are loaded."""
-        self.placement, self.trained_switches, self.switches = "", {}, {}
+        self.placement, self.view_said, self.trained_switches, self.switches = "", [], {}, {}
         self.forget_sample_scores()
         self.forget_results()
 
     def forget_sample_scores(self) -> None:
         """Drop what every listed sample scored: other weights or rows count from now on."""
-        self.sample_scores, self.pool = {}, None
+        self.sample_scores, self.skipped, self.pool = {}, {}, None
 
-    def keep_sample_scores(self, found: Mapping[Path, Mapping[Ordering, SampleScore]]) -> None:
-        """Add the scores of some orderings to what is known of some samples."""
-        for path, scores in found.items():
+    def keep_sample_scores(self, result: ScoreResult) -> None:
+        """Add the scores of some orderings to what is known of some samples, and why others have none."""
+        for path, scores in result.per_sample.items():
             self.sample_scores[path] = {**self.sample_scores.get(path, {}), **scores}
+        self.skipped.update(result.skipped)
 
     def group_of(self, path: Path) -> str:
         """The group of a sample; empty where there are no groups."""

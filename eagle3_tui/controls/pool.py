@@ -49,7 +49,7 @@ class PoolControl:
 
         def show(scores: Scores) -> None:
             state.pool = scores
-            state.keep_sample_scores(scores.result.per_sample)
+            state.keep_sample_scores(scores.result)
             controller.tell("pool")
 
         def failed(error: Exception) -> None:

@@ -117,6 +117,8 @@ class SamplesView(PanesView):
             lines += [[(line, look)] for line in textwrap.wrap(known.problem, max(self.size.width, 20))]
         elif state.problem and state.sample is None:
             lines += self.problem_lines(most=_LINES - len(lines))
+        elif path in state.skipped:
+            lines += [[(line, "bad")] for line in textwrap.wrap(state.skipped[path], max(self.size.width, 20))[:2]]
         elif known is not None:
             lines.append([(f"{known.format}; {known.slots} states of {known.width}, {known.dtype}", "dim")])
         said = [text for text in (self._scored(path), self._pooled()) if text]

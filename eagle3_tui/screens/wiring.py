@@ -150,6 +150,8 @@ class WiringView(View):
         if tries.stopped and tries.missing:
             lines[-1] = (f"stopped after {tries.said}: r scores the rest; {lines[-1][0]}", lines[-1][1])
         lines.append((f"{convention(self.controller)}, {state.sample.path.name}", "dim"))
+        lines += [(said, "warn") for said in state.view_said[:1]]
+        self.query_one(Detail).set_class(bool(state.view_said), "more")
         self.query_one(Detail).say([[line] for line in lines])
 
     def _row_lines(self, choice: Choice) -> list[str]:

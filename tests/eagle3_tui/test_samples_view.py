@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -208,3 +209,22 @@ async def test_where_the_loss_mask_comes_from(story: Path) -> None:
         assert state.sample is not None and state.scores is not None and state.scores.complete
         await pilot.press("M")
         await settle(app, pilot)
+
+
+async def test_a_sample_that_does_not_fit_is_named_in_the_list(story: Path) -> None:
+    sizes = replace(tiny.SIZES, hidden=2 * tiny.SIZES.hidden)
+    other = tiny.tiny_sample(5, tiny.tiny_weights(1, sizes), sizes)
+    tiny.write_v1_sample(story / "samples/data_5.pt", other)
+    app = story_app(story)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(app, pilot)
+        await pilot.press("2", "a")
+        await settle(app, pilot)
+        place = names(app).index("data_5.pt")
+        assert "states are" in column(app, "about")[place] and column(app, "step 0")[place] == ""
+        files(app).move_to_row(place)
+        await settle(app, pilot)
+        assert f"recorded states are {2 * tiny.SIZES.hidden} wide" in dump(app) and "3 samples pooled" in dump(app)
+        await pilot.press("m")
+        await settle(app, pilot)
+        assert "states are" not in column(app, "about")[place]
