@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from drafter.checkpoint.checkpoint import Checkpoint
 
+LACKS = "not in this checkpoint"
 _LAYER = r"layers\.\d+\.self_attn\."
 _TENSORS = {
     "fc_bias": (r"fc\.bias", "no fc.bias"),
@@ -22,23 +23,23 @@ _TENSORS = {
 
 
 def absent_switches(checkpoint: Checkpoint) -> dict[str, str]:
-    """The switches that do not apply to this checkpoint, each with what it lacks."""
+    """The switches that do not apply to this checkpoint, each with the reason."""
     config = checkpoint.run_config
     found = {
-        switch: why
+        switch: f"{LACKS}: {why}"
         for switch, (pattern, why) in _TENSORS.items()
         if not any(re.fullmatch(pattern, name) for name in checkpoint.tensors)
     }
-    untouched: dict[str, tuple[bool, str]] = {
-        "norm_before_fc": (not config.norm_before_fc, "the config has no norm_before_fc"),
-        "fc_norm": (not config.fc_norm, "the config has no fc_norm"),
-        "upper_norms": (config.num_layers < 2, "one layer"),
-        "lost_norm": ("norm.weight" in checkpoint.tensors, "its final norm is not lost"),
-        "window": (config.sliding_window is None, "no sliding window"),
-        "fc": (not _fc_can_be_skipped(checkpoint), "fc takes more than the drafter is wide"),
-        "norm_output": (config.parallel, "P-EAGLE feeds nothing back"),
+    unasked = {switch: f"{LACKS}: no {switch} in the config" for switch in ("norm_before_fc", "fc_norm")}
+    found |= {switch: why for switch, why in unasked.items() if not getattr(config, switch)}
+    idle = {
+        "upper_norms": config.num_layers < 2 and "one layer",
+        "lost_norm": "norm.weight" in checkpoint.tensors and "the final norm is there",
+        "window": config.sliding_window is None and "no sliding window",
+        "fc": not _fc_can_be_skipped(checkpoint) and "fc takes more than the drafter is wide",
+        "norm_output": config.parallel and "P-EAGLE feeds nothing back",
     }
-    return found | {switch: why for switch, (absent, why) in untouched.items() if absent}
+    return found | {switch: f"does not apply: {why}" for switch, why in idle.items() if why}
 
 
 def _fc_can_be_skipped(checkpoint: Checkpoint) -> bool:

@@ -29,7 +29,7 @@ Pair = tuple[str, str]
 @dataclass
 class Tries:
     """Counts, or the refusal, of one (switch, value) each; `TRAINED` and `NOW` are whole wirings. `absent` are the
-    switches that do not apply, with what the checkpoint lacks. `stopped`: the user wants no more of them for now."""
+    switches that do not apply, with the reason. `stopped`: the user wants no more of them for now."""
 
     found: dict[Pair, OrderingCounts | str] = field(default_factory=dict)
     planned: int = 0

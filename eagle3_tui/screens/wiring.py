@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LEGEND = [
     (">", "the value in force"),
     ("t", "the value that was trained; of a served view (--view): what that server computes"),
-    ("-", "the switch does not apply: what it is about is not in this checkpoint"),
+    ("-", "the switch changes nothing: what it is about is not in this checkpoint"),
 ]
 LISTED, BEST, WORST = "as listed", "best first", "worst first"
 _SORTS = (LISTED, BEST, WORST)
@@ -116,8 +116,8 @@ class WiringView(View):
     def _cells(self, choice: Choice) -> Cells:
         state = self.state
         if not choice.value:
-            said = f"not in this checkpoint: {state.tries.absent.get(choice.switch, '')}"
-            return [(text, "dim") for text in ("", choice.switch, "-", "", "", said)]
+            why = state.tries.absent.get(choice.switch, "")
+            return [(text, "dim") for text in ("", choice.switch, "-", "", "", why)]
         in_force, trained = self._is(choice)
         marks = (">" if in_force else " ") + ("t" if trained else " ")
         tried = state.tries.found.get((choice.switch, choice.value))
@@ -160,7 +160,7 @@ class WiringView(View):
         what = _WHAT.get(choice.switch, "")
         tried = state.tries.found.get((choice.switch, choice.value))
         if not choice.value:
-            head = f"{choice.switch} does not apply: {state.tries.absent.get(choice.switch, '')}"
+            head = f"{choice.switch}: {state.tries.absent.get(choice.switch, '')}"
         elif isinstance(tried, str):
             head = f"{choice.switch} {choice.value}: {tried}"
         else:
@@ -186,7 +186,7 @@ class WiringView(View):
         if not isinstance(choice, Choice):
             return
         if not choice.value:
-            self.controller.say(f"{choice.switch} does not apply: {self.state.tries.absent.get(choice.switch)}", "warn")
+            self.controller.say(f"{choice.switch}: {self.state.tries.absent.get(choice.switch)}", "warn")
         elif choice.switch == "rope_base" and self.state.switches.get("rope_base") == choice.value:
             self.inspector.ask("RoPE base:", "a number, e.g. 10000", lambda text: self._set("rope_base", text))
         else:

@@ -200,4 +200,7 @@ async def test_enter_on_a_switch_that_does_not_apply_changes_nothing(story: Path
         await pilot.press("G", "enter")
         await settle(app, pilot)
         state = app.controller.state
-        assert state.switches == state.trained_switches and "does not apply" in state.message
+        assert (
+            state.switches == state.trained_switches
+            and state.message == "fc: does not apply: fc takes more than the drafter is wide"
+        )
