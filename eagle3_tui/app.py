@@ -45,6 +45,7 @@ from eagle3_tui.ui_settings import UiSettings
 from eagle3_tui.widgets.filter_input import FilterInput, Line, Question
 from eagle3_tui.widgets.modal_help import HelpScreen
 from eagle3_tui.widgets.styles import style
+from eagle3_tui.widgets.tab_bar import TabBar
 from eagle3_tui.worker import Engine, EngineEvent
 
 VIEWS = ("checkpoints", "samples", "step", "orderings", "wiring", "accept", "serving", "compare", "doctor", "log")
@@ -128,7 +129,7 @@ class InspectorApp(App[int], inherit_bindings=False):
 
     def compose(self) -> ComposeResult:
         yield Static("", id="context", markup=False)
-        yield Static("", id="bar", markup=False)
+        yield TabBar(id="bar")
         with ContentSwitcher(initial=VIEWS[0], id="views"):
             yield CheckpointsView(id="checkpoints")
             yield SamplesView(id="samples")
@@ -277,10 +278,11 @@ class InspectorApp(App[int], inherit_bindings=False):
                 break
         chosen = chosen if names is full or not current else f" {chosen}"
         names[current] = chosen
-        text = Text(no_wrap=True)
-        for i, said in enumerate(names):
-            text.append(said, style("bold" if i == current else "dim"))
-        self._put("#bar", text)
+        self._main.query_one("#bar", TabBar).show(names, current)
+
+    def on_tab_bar_clicked(self, event: TabBar.Clicked) -> None:
+        if event.bar.id == "bar":
+            self.action_view(VIEWS[event.number])
 
     def _draw_status(self) -> None:
         if not self._main.query("#status"):
