@@ -35,6 +35,7 @@ from textual.app import App
 
 EXIT_SIGNALS: Final = {signal.SIGHUP: 129, signal.SIGTERM: 143}
 HANGUP_SECONDS = 1.0
+_FEW_GLYPHS = ("linux", "vt")  # TERMs whose fonts have no braille and half of the blocks
 
 _ASCII: Final = {
     char: plain
@@ -191,6 +192,9 @@ def _flush(stream: Any) -> None:
 
 
 def _speaks_unicode() -> bool:
+    """Python writes UTF-8 in a C locale too: whether somebody chose that locale is asked of the environment."""
+    if os.environ.get("LC_ALL") in ("C", "POSIX") or os.environ.get("TERM", "").startswith(_FEW_GLYPHS):
+        return False
     encoding = getattr(sys.__stderr__, "encoding", None) or "ascii"
     try:
         return codecs.lookup(encoding).name.startswith("utf")
