@@ -35,6 +35,7 @@ from textual.app import App
 
 EXIT_SIGNALS: Final = {signal.SIGHUP: 129, signal.SIGTERM: 143}
 HANGUP_SECONDS = 1.0
+_PATIENCE = 0.3  # seconds that leaving waits for the engine: who imports torch at that moment hears nothing for longer
 _FEW_GLYPHS = ("linux", "vt")  # TERMs whose fonts have no braille and half of the blocks
 
 _ASCII: Final = {
@@ -115,7 +116,7 @@ def finish(code: int, engine: Stoppable | None = None, close: Callable[[], objec
 
     Does not return when the engine's thread still computes: the interpreter would be aborted inside torch.
     """
-    stopped = engine is None or engine.stop(1.0)
+    stopped = engine is None or engine.stop(_PATIENCE)
     try:
         if close is not None:
             close()
