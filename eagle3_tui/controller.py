@@ -28,7 +28,7 @@ from drafter.wiring import name as ordering_name
 from eagle3_tui.controls import pool, wiring
 from eagle3_tui.controls.accept import PARTS as ACCEPT
 from eagle3_tui.controls.accept import AcceptControl
-from eagle3_tui.controls.compare import GROUPS, CompareControl
+from eagle3_tui.controls.compare import GROUPS, PAIR, RUNS, TOKENS, CompareControl
 from eagle3_tui.controls.doctor import GROUP as DOCTOR
 from eagle3_tui.controls.doctor import DoctorControl
 from eagle3_tui.controls.pool import PoolControl
@@ -696,7 +696,8 @@ class Controller:
         job = (long or jobs)[-1]
         far, count = self._how_far(job.group), sum(map(self.engine.expects, _STOPPABLE))
         stops = f"  esc stops it{f' and {count - 1} more' * (count > 1)}" if long else ""
-        return f"{job.name}{f': {far}' if far else ''} …{stops}"
+        far = f" {far}" if far and job.group == DOCTOR else f": {far}" if far else ""
+        return f"{job.name}{far} …{stops}"
 
     def _how_far(self, group: str) -> str:
         state = self.state
@@ -708,8 +709,10 @@ class Controller:
             DOCTOR: state.doctor.checking,
             "views": f"{state.serving.done} of {state.serving.planned}" if state.serving.planned else "",
             "survey": f"{len(state.surveyed)} of {len(state.samples.paths)}" if state.samples is not None else "",
-            "tokens": state.compare.ran,
-            **state.accept.progress,
+            RUNS: f"{state.compare.done} of {len(state.compare.lines)}" if state.compare.lines else "",
+            PAIR: "{} of {}".format(*state.compare.read[:2]) if state.compare.read[1] else "",
+            TOKENS: state.compare.ran,
+            **{part: state.accept.how_far(part) for part in ACCEPT},
         }
         return said.get(group, "")
 

@@ -11,7 +11,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
-from textual.events import DescendantFocus
+from textual.events import Click
 from textual.widget import Widget
 
 from eagle3_tui.screens.view import Detail, View
@@ -73,11 +73,11 @@ class PanesView(View):
         event.stop()
         self.show_pane(event.number)
 
-    def on_descendant_focus(self, event: DescendantFocus) -> None:
+    def on_click(self, event: Click) -> None:
         """A click into a pane that stands beside the current one: its keys are what is wanted now."""
         for number, pane in enumerate(self._panes):
-            if event.widget in pane.walk_children(with_self=True) and number != self.current:
-                self.show_pane(number)
+            if pane.display and pane.region.contains(event.screen_x, event.screen_y):
+                return self.show_pane(number)
 
     def pane(self) -> Widget:
         return self._panes[self.current]

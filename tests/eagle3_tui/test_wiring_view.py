@@ -11,7 +11,7 @@ import pytest
 from drafter.wiring import SWITCHES
 from eagle3_tui.app import InspectorApp
 from eagle3_tui.controls.wiring import NOW
-from eagle3_tui.screens.wiring import Choice, WiringView
+from eagle3_tui.screens.wiring import _WHAT, Choice, WiringView
 from eagle3_tui.widgets.line_table import LineTable
 from tests.eagle3_tui.screen import check_golden, dump, settle, story_app, write_story
 
@@ -53,6 +53,10 @@ async def test_every_switch_is_scored_and_can_be_put_in_force(story: Path) -> No
         await pilot.press("5", "x")
         await settle(app, pilot)
         assert state.switches == state.trained_switches and "switched" not in dump(app).split("\n")[0]
+
+
+def test_every_switch_is_said_in_words() -> None:
+    assert set(_WHAT) == set(SWITCHES)
 
 
 async def test_a_base_is_asked_for(story: Path) -> None:
