@@ -24,6 +24,7 @@ from textual.widgets import ContentSwitcher, Input, Static
 from drafter.errors import PathError
 from drafter.log import SessionLog, default_path
 from drafter.safe import safe
+from drafter.serving.views import TRAINED
 from drafter.session import Options, Session
 from drafter.wiring import name
 from eagle3_tui import terminal
@@ -44,6 +45,7 @@ from eagle3_tui.ui_settings import UiSettings
 from eagle3_tui.widgets.filter_input import FilterInput, Line, Question
 from eagle3_tui.widgets.modal_help import HelpScreen
 from eagle3_tui.widgets.styles import style
+from eagle3_tui.widgets.tab_bar import TabBar
 from eagle3_tui.worker import Engine, EngineEvent
 
 VIEWS = ("checkpoints", "samples", "step", "orderings", "wiring", "accept", "serving", "compare", "doctor", "log")
@@ -127,7 +129,7 @@ class InspectorApp(App[int], inherit_bindings=False):
 
     def compose(self) -> ComposeResult:
         yield Static("", id="context", markup=False)
-        yield Static("", id="bar", markup=False)
+        yield TabBar(id="bar")
         with ContentSwitcher(initial=VIEWS[0], id="views"):
             yield CheckpointsView(id="checkpoints")
             yield SamplesView(id="samples")
@@ -149,6 +151,7 @@ class InspectorApp(App[int], inherit_bindings=False):
         if self._on_terminal is not None:
             self._on_terminal(self)
         self._draw_bar()
+        self.controller.look_from(VIEWS[0])
         self.view.shown()
         self.set_interval(_TICK, self._draw_status)
         # only after the first frame: nothing that takes time may stand before it
@@ -233,6 +236,8 @@ class InspectorApp(App[int], inherit_bindings=False):
             text.append(f"  fc={name(state.ordering)} {safe(state.label(state.ordering), 20)}", style("mark"))
             doubts.append(self._contradiction())
             text.append(*doubts[-1])
+            if (view := self.controller.session.view_name) != TRAINED:
+                text.append(f"  as {view}", style("warn"))
         switched = [n for n, v in state.switches.items() if state.trained_switches.get(n) != v]
         if switched:
             text.append(f"  ! {len(switched)} switched", style("warn"))
@@ -273,26 +278,23 @@ class InspectorApp(App[int], inherit_bindings=False):
                 break
         chosen = chosen if names is full or not current else f" {chosen}"
         names[current] = chosen
-        text = Text(no_wrap=True)
-        for i, said in enumerate(names):
-            text.append(said, style("bold" if i == current else "dim"))
-        self._put("#bar", text)
+        self._main.query_one("#bar", TabBar).show(names, current)
+
+    def on_tab_bar_clicked(self, event: TabBar.Clicked) -> None:
+        if event.bar.id == "bar":
+            self.action_view(VIEWS[event.number])
 
     def _draw_status(self) -> None:
         if not self._main.query("#status"):
             return
         state = self.controller.state
-        jobs = self.engine.jobs
+        working = self.controller.working()
         # a refusal is one sentence that may need more than one line of the screen
         self._main.query_one("#status").set_class(bool(state.message), "message")
         if state.message:
             text = Text(safe(state.message), style(state.message_kind), end="")
-        elif jobs:
-            scores = state.scores
-            done = f" {scores.result.done} of {scores.result.planned}" if scores and jobs[0].group == "score" else ""
-            done = f" {state.doctor.checking}" if jobs[0].group == "checks" else done
-            stops = "  esc stops" if self.controller.stops(jobs[0]) else ""
-            text = Text(f"{jobs[0].name}{done} …{stops}", style("dim"), end="")
+        elif working:
+            text = Text(working, style("dim"), end="")
         else:
             small = "small window, details hidden  " if self._main.has_class("-short") else ""
             text = Text(self.view.filter_said() or small + self.view.HINTS, style("dim"), end="")
@@ -311,6 +313,7 @@ class InspectorApp(App[int], inherit_bindings=False):
         if switcher.current != view:
             self.controller.state.message = ""
             switcher.current = view
+            self.controller.look_from(view)
             self._draw_bar()
             self._draw_status()
         self.view.shown()

@@ -7,7 +7,8 @@ The session belongs to the engine's thread. The UI thread reads of it only what 
 place: options, last_found, target, tokens and tokens_why, piece (of the tokens that are open at that moment), the log's
 records by number; and writes a failure into the log, which locks. Everything else comes back as a job's result.
 
-Priorities: choosing > the row under the cursor > the rows on screen > other orderings at the row > probes > a sweep.
+Priorities: choosing > the row under the cursor > the rows on screen > other orderings at the row > what the view on
+screen needs > probes > a sweep > single switches > a survey.
 """
 
 from __future__ import annotations
@@ -24,19 +25,22 @@ from drafter.safe import safe
 from drafter.scoring.tallies import MASK_MODES
 from drafter.wiring import SWITCHES, Ordering, Wiring
 from drafter.wiring import name as ordering_name
+from eagle3_tui.controls import pool, wiring
+from eagle3_tui.controls.accept import PARTS as ACCEPT
 from eagle3_tui.controls.accept import AcceptControl
-from eagle3_tui.controls.compare import GROUPS, CompareControl
+from eagle3_tui.controls.compare import GROUPS, PAIR, RUNS, TOKENS, CompareControl
 from eagle3_tui.controls.doctor import GROUP as DOCTOR
 from eagle3_tui.controls.doctor import DoctorControl
+from eagle3_tui.controls.pool import PoolControl
 from eagle3_tui.controls.serving import ServingControl
-from eagle3_tui.state import Scores, State
+from eagle3_tui.controls.wiring import WiringControl
+from eagle3_tui.state import Scores, State, scores_of
 from eagle3_tui.worker import Engine, Job, warm_torch
 
 if TYPE_CHECKING:
     from drafter.drafting.readout import RowReadout
     from drafter.files.find import Found
     from drafter.results import ScoreResult
-    from drafter.scoring.counts import OrderingCounts
     from drafter.session import SampleList, Session
 
 CHOOSE, CURSOR, WINDOW, OTHERS, LOOK, SWEEP, SURVEY = 50, 40, 30, 20, 10, 0, -10
@@ -46,34 +50,40 @@ _WORK = (
     "rows",
     "others",
     "score",
+    pool.GROUP,
     "probe",
     "miss",
-    "try",
-    "accept",
-    "rounds",
-    "tree",
-    "lengths",
+    wiring.GROUP,
+    *ACCEPT,
     "views",
     DOCTOR,
 )
-_BASES = ("10000", "500000", "1000000")  # RoPE bases in common use
 _STOPPABLE = (
     "score",
-    "try",
+    pool.GROUP,
+    wiring.GROUP,
     "miss",
     "statistics",
     "load",
     "compare",
     "survey",
     *GROUPS,
-    "accept",
-    "rounds",
-    "tree",
-    "lengths",
+    *ACCEPT,
     "views",
     "server log",
     DOCTOR,
 )  # what takes long and can be asked for again
+# groups whose results a view shows, by the view's name: they go first while it is on screen
+_SHOWN = {
+    "checkpoints": ("statistics",),
+    "samples": (pool.GROUP, "survey", "probe"),
+    "orderings": ("score",),
+    "wiring": (wiring.GROUP,),
+    "accept": ACCEPT,
+    "serving": ("views",),
+    "compare": GROUPS,
+    "doctor": (DOCTOR,),
+}
 _PROGRESS_SECONDS = 0.2
 _MASK_WORDS = {
     "next": "the loss mask of the token fed, l[t+1]",
@@ -104,7 +114,7 @@ class Controller:
         self._asked: dict[str, object] = {}  # what the newest job of a group was asked for
         engine.on_error = self._failed
         self.accept, self.serving, self.compare_runs = AcceptControl(self), ServingControl(self), CompareControl(self)
-        self.doctor = DoctorControl(self)
+        self.doctor, self.wiring, self.pool = DoctorControl(self), WiringControl(self), PoolControl(self)
 
     # ------------------------------------------------------------------ opening
 
@@ -166,7 +176,8 @@ class Controller:
 
     def _list_samples(self) -> None:
         def done(samples: SampleList) -> None:
-            self.state.samples, self.state.surveyed, self.state.sample_scores = samples, {}, {}
+            self.state.samples, self.state.surveyed = samples, {}
+            self.state.forget_sample_scores()
             self.state.grouping = self.session.grouping
             self._changed("samples")
             self.submit("loading torch", warm_torch, "torch", CHOOSE, lambda _: self._torch_ready())
@@ -299,22 +310,23 @@ class Controller:
             self._changed("samples")
 
     def _load(self) -> None:
-        def work(job: Job) -> tuple[str, list[str]]:
+        def work(job: Job) -> tuple[str, list[str], list[str]]:
             drafter = self.session.load(job.checkpoint)
             self.session.run(job.checkpoint)
             vocab = drafter.vocab(self.session.wiring)
             said = [f"read as {vocab.reading}", *map(str, vocab.tests)] + ([vocab.warning] if vocab.warning else [])
-            return str(drafter.placement), said
+            return str(drafter.placement), said, self.session.view_said()
 
-        def done(result: tuple[str, list[str]]) -> None:
+        def done(result: tuple[str, list[str], list[str]]) -> None:
             state = self.state
-            state.placement, state.vocab = result
+            state.placement, state.vocab, state.view_said = result
             state.trained_switches = self._switches(self.session.trained_wiring)
             state.switches = self._switches(self.session.wiring)
+            self.wiring.look()
             state.ready, state.problem, self._at_start = True, "", False
             self._changed("ready")
-            if self.session.vocab_warning:
-                self.say(self.session.vocab_warning, "warn")
+            if self.session.vocab_warning or state.view_said:
+                self.say(self.session.vocab_warning or state.view_said[0], "warn")
             self._probe()
             if state.sample is not None:
                 self.score([state.sample.path])
@@ -401,10 +413,11 @@ class Controller:
         self._make_current(ordering, why)
 
     def _make_current(self, ordering: Ordering, why: str) -> None:
-        self.engine.cancel("miss", "try")
+        self.engine.cancel("miss", wiring.GROUP, pool.GROUP)
         self.accept.forget()
         self.state.ordering, self.state.ordering_why = ordering, why
-        self.state.step, self.state.tried = None, {}
+        self.state.step = None
+        self.state.tries.forget()
         self._changed("ordering")
 
     def cycle_ordering(self, step: int) -> None:
@@ -522,13 +535,13 @@ class Controller:
                 nonlocal last
                 if time.monotonic() - last >= _PROGRESS_SECONDS:
                     last = time.monotonic()
-                    job.progress(_snapshot(result, pooled))
+                    job.progress(scores_of(result, pooled))
 
-            return _snapshot(self.session.score(paths, orderings, progress, job.checkpoint), pooled)
+            return scores_of(self.session.score(paths, orderings, progress, job.checkpoint), pooled)
 
         def show(scores: Scores) -> None:
             state.scores = scores
-            state.sample_scores |= scores.result.per_sample
+            state.keep_sample_scores(scores.result)
             self._changed("score")
 
         def done(scores: Scores) -> None:
@@ -612,7 +625,7 @@ class Controller:
         def done(result: tuple[dict[str, str], list[bool]]) -> None:
             state = self.state
             state.forget_results()
-            state.sample_scores = {}
+            state.forget_sample_scores()
             state.switches, state.counted = result
             if not state.placement:
                 return self._load()  # what stood in the way may have been a switch
@@ -628,47 +641,6 @@ class Controller:
     @staticmethod
     def _switches(wiring: Wiring) -> dict[str, str]:
         return {name: wiring.value(name) for name in SWITCHES}
-
-    def try_switches(self, again: bool = False) -> None:
-        """Score the current ordering with every single switch changed, in the order in which they are shown."""
-        state, ordering = self.state, self.state.ordering
-        if not state.ready or ordering is None:
-            return
-        if again:
-            state.tried = {}
-        wanted = [("", "trained"), ("", "now")]
-        wanted += [(n, v) for n, values in SWITCHES.items() for v in values or self._bases()]
-        absent = [pair for pair in wanted if pair not in state.tried]
-        if not absent:
-            return
-
-        def work(job: Job) -> dict[tuple[str, str], Any]:
-            found: dict[tuple[str, str], Any] = {}
-            for name, value in absent:
-                try:
-                    found[name, value] = self._try(ordering, name, value, job)
-                except DrafterError as error:
-                    found[name, value] = error.found
-                job.progress(dict(found))
-            return found
-
-        def show(found: dict[tuple[str, str], Any]) -> None:
-            state.tried |= found
-            self._changed("tried")
-
-        self.submit("trying switches", work, "try", SWEEP, show, progress=show)
-
-    def _bases(self) -> tuple[str, ...]:
-        state = self.state
-        used = [state.trained_switches.get("rope_base", ""), state.switches.get("rope_base", "")]
-        return tuple(dict.fromkeys(base for base in (*used, *_BASES) if base))
-
-    def _try(self, ordering: Ordering, name: str, value: str, job: Job) -> OrderingCounts:
-        session = self.session
-        if name:
-            return session.try_switch(ordering, name, value, poll=job.checkpoint)
-        wiring = session.trained_wiring if value == "trained" else session.wiring
-        return session.score_wiring(ordering, wiring, poll=job.checkpoint)
 
     # ------------------------------------------------------------------ looking and leaving
 
@@ -703,14 +675,46 @@ class Controller:
         if "score" in groups:
             self._changed("score")
         self.accept.stopped(groups)
+        self.wiring.stop(groups)
+        if pool.GROUP in groups:
+            self._changed("pool")
         self.doctor.stopped(groups)
         self.say(f"stopped: {', '.join(job.name for job in stopped)}")
         return True
 
-    @staticmethod
-    def stops(job: Job) -> bool:
-        """Whether `cancel` would end this job."""
-        return job.group in _STOPPABLE
+    def look_from(self, view: str) -> None:
+        """A view comes on screen: what it shows goes first."""
+        self.engine.hasten(*_SHOWN.get(view, ()))
+
+    def working(self) -> str:
+        """What takes time at this moment, how far it is, and what esc does; empty while nothing runs."""
+        jobs = self.engine.jobs
+        if not jobs:
+            return ""
+        # a draft of some milliseconds in the middle of a sweep is no news
+        long = [job for job in jobs if job.group in _STOPPABLE]
+        job = (long or jobs)[-1]
+        far, count = self._how_far(job.group), sum(map(self.engine.expects, _STOPPABLE))
+        stops = f"  esc stops it{f' and {count - 1} more' * (count > 1)}" if long else ""
+        far = f" {far}" if far and job.group == DOCTOR else f": {far}" if far else ""
+        return f"{job.name}{far} …{stops}"
+
+    def _how_far(self, group: str) -> str:
+        state = self.state
+        scores = {"score": state.scores, pool.GROUP: state.pool}.get(group)
+        if scores is not None:
+            return f"{scores.result.done} of {scores.result.planned}"
+        said = {
+            wiring.GROUP: state.tries.said,
+            DOCTOR: state.doctor.checking,
+            "views": f"{state.serving.done} of {state.serving.planned}" if state.serving.planned else "",
+            "survey": f"{len(state.surveyed)} of {len(state.samples.paths)}" if state.samples is not None else "",
+            RUNS: f"{state.compare.done} of {len(state.compare.lines)}" if state.compare.lines else "",
+            PAIR: "{} of {}".format(*state.compare.read[:2]) if state.compare.read[1] else "",
+            TOKENS: state.compare.ran,
+            **{part: state.accept.how_far(part) for part in ACCEPT},
+        }
+        return said.get(group, "")
 
     # ------------------------------------------------------------------ plumbing
 
@@ -781,12 +785,3 @@ def survey_said(survey: Any, *, complete: bool) -> str:
         f"{survey.readable} read: {survey.tokens} tokens, {survey.supervised} supervised{without}{none}{unread}{empty}"
     )
     return said if complete else f"so far {said}"
-
-
-def _snapshot(result: ScoreResult, pooled: bool) -> Scores:
-    """A copy that the sweep does not change any more, with the comparisons made here, off the UI thread."""
-    copy = result.snapshot()
-    best, tied = copy.best()
-    rows = min((counts.row_hits.numel() for counts in copy.scores.values()), default=0)
-    shared = {ordering: int(counts.row_hits[:rows].sum()) for ordering, counts in copy.scores.items()}
-    return Scores(copy, best, tuple(tied), pooled, shared)

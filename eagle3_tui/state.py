@@ -15,6 +15,7 @@ from eagle3_tui.controls.accept import AcceptState
 from eagle3_tui.controls.compare import CompareState
 from eagle3_tui.controls.doctor import DoctorState
 from eagle3_tui.controls.serving import ServingState
+from eagle3_tui.controls.wiring import Tries
 
 if TYPE_CHECKING:
     from drafter.checkpoint.checkpoint import Checkpoint
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from drafter.sample.probes.contradictions import Contradiction
     from drafter.sample.probes.probe import SlotProbe
     from drafter.sample.sample import Sample
-    from drafter.scoring.counts import OrderingCounts
     from drafter.scoring.groups import Grouping
     from drafter.scoring.tallies import SampleScore
     from drafter.session import SampleList
@@ -52,14 +52,23 @@ class Scores:
         return self.result.done >= self.result.planned
 
 
+def scores_of(result: ScoreResult, pooled: bool) -> Scores:
+    """A copy that the sweep does not change any more, with its comparisons made: not for the UI thread."""
+    copy = result.snapshot()
+    best, tied = copy.best()
+    rows = min((counts.row_hits.numel() for counts in copy.scores.values()), default=0)
+    shared = {ordering: int(counts.row_hits[:rows].sum()) for ordering, counts in copy.scores.items()}
+    return Scores(copy, best, tuple(tied), pooled, shared)
+
+
 @dataclass
 class State:
     """Everything is None or empty until it is known. `row` is the row under the cursor of the Step view; `counted` says
-    which rows enter the scores at step 0. `tried` holds the counts, or the refusal, of one (switch, value) each; ("",
-    "trained") and ("", "now") are the wiring as trained and as it is. `surveyed` and `sample_scores` hold what is known
-    of listed samples so far, by their paths; `comparison` is of the sample marked first and the one after it. `problem`
-    is what stands in the way of everything that is computed, until something succeeds; `message` is only what was said
-    last.
+    which rows enter the scores at step 0. `scores` are of every ordering, `pool` is of one on all listed samples.
+    `surveyed`, `sample_scores` and `skipped` (with the reason) hold what is known of listed samples so far, by their
+    paths; `comparison` is of the
+    sample marked first and the one after it. `problem` is what stands in the way of everything that is computed, until
+    something succeeds; `view_said` is what a served view assumes; `message` is only what was said last.
     """
 
     found: list[Found] = field(default_factory=list)
@@ -70,6 +79,7 @@ class State:
     surveyed: dict[Path, Surveyed] = field(default_factory=dict)
     survey_said: str = ""
     sample_scores: dict[Path, Mapping[Ordering, SampleScore]] = field(default_factory=dict)
+    skipped: dict[Path, str] = field(default_factory=dict)
     grouping: Grouping | None = None
     marked: Path | None = None
     comparison: Comparison | None = None
@@ -91,16 +101,18 @@ class State:
     step: StepResult | None = None
     others: dict[int, dict[Ordering, int]] = field(default_factory=dict)
     scores: Scores | None = None
+    pool: Scores | None = None
     statistics: TensorStatistics | None = None
     trained_switches: dict[str, str] = field(default_factory=dict)
     switches: dict[str, str] = field(default_factory=dict)
-    tried: dict[tuple[str, str], OrderingCounts | str] = field(default_factory=dict)
+    tries: Tries = field(default_factory=Tries)
     accept: AcceptState = field(default_factory=AcceptState)
     serving: ServingState = field(default_factory=ServingState)
     compare: CompareState = field(default_factory=CompareState)
     doctor: DoctorState = field(default_factory=DoctorState)
     placement: str = ""
     vocab: list[str] = field(default_factory=list)
+    view_said: list[str] = field(default_factory=list)
     ready: bool = False
     problem: str = ""
     message: str = ""
@@ -117,14 +129,25 @@ class State:
     def forget_results(self) -> None:
         """Drop what was computed, before it is computed again on other weights."""
         self.rows, self.step, self.others, self.scores, self.ready = {}, None, {}, None, False
-        self.tried, self.accept = {}, AcceptState()
+        self.accept = AcceptState()
+        self.tries.forget()
         self.serving.forget_views()
 
     def forget_drafter(self) -> None:
         """Drop what belongs to the checkpoint's weights, before others are loaded."""
-        self.placement, self.trained_switches, self.switches = "", {}, {}
-        self.sample_scores = {}
+        self.placement, self.view_said, self.trained_switches, self.switches = "", [], {}, {}
+        self.forget_sample_scores()
         self.forget_results()
+
+    def forget_sample_scores(self) -> None:
+        """Drop what every listed sample scored: other weights or rows count from now on."""
+        self.sample_scores, self.skipped, self.pool = {}, {}, None
+
+    def keep_sample_scores(self, result: ScoreResult) -> None:
+        """Add the scores of some orderings to what is known of some samples, and why others have none."""
+        for path, scores in result.per_sample.items():
+            self.sample_scores[path] = {**self.sample_scores.get(path, {}), **scores}
+        self.skipped.update(result.skipped)
 
     def group_of(self, path: Path) -> str:
         """The group of a sample; empty where there are no groups."""

@@ -35,6 +35,8 @@ from textual.app import App
 
 EXIT_SIGNALS: Final = {signal.SIGHUP: 129, signal.SIGTERM: 143}
 HANGUP_SECONDS = 1.0
+_PATIENCE = 0.3  # seconds that leaving waits for the engine: who imports torch at that moment hears nothing for longer
+_FEW_GLYPHS = ("linux", "vt")  # TERMs whose fonts have no braille and half of the blocks
 
 _ASCII: Final = {
     char: plain
@@ -114,7 +116,7 @@ def finish(code: int, engine: Stoppable | None = None, close: Callable[[], objec
 
     Does not return when the engine's thread still computes: the interpreter would be aborted inside torch.
     """
-    stopped = engine is None or engine.stop(1.0)
+    stopped = engine is None or engine.stop(_PATIENCE)
     try:
         if close is not None:
             close()
@@ -191,6 +193,9 @@ def _flush(stream: Any) -> None:
 
 
 def _speaks_unicode() -> bool:
+    """Python writes UTF-8 in a C locale too: whether somebody chose that locale is asked of the environment."""
+    if os.environ.get("LC_ALL") in ("C", "POSIX") or os.environ.get("TERM", "").startswith(_FEW_GLYPHS):
+        return False
     encoding = getattr(sys.__stderr__, "encoding", None) or "ascii"
     try:
         return codecs.lookup(encoding).name.startswith("utf")

@@ -3,7 +3,8 @@
 Jobs are queued by group and priority. In a group only the newest job counts: submitting again cancels the one before,
 and nothing of a cancelled job reaches the screen. Work calls `job.checkpoint()` often; there it is cancelled, and
 there more urgent jobs run before it goes on, so the row under the cursor is answered in the middle of a long sweep
-(whatever a work function shares with other jobs must be consistent at its checkpoints).
+(whatever a work function shares with other jobs must be consistent at its checkpoints). Of the jobs that are not
+urgent, those of hastened groups come first: what is on screen goes before what was looked at earlier.
 
 Callbacks run where `EngineEvent.deliver` is called, the UI thread. It does NOT know sessions, tensors or widgets.
 An own daemon thread, because Textual's thread workers keep the process alive for as long as they compute.
@@ -31,6 +32,8 @@ T = TypeVar("T")
 Kind = Literal["done", "error", "progress"]
 
 PROGRESS_SECONDS = 0.1
+URGENT = 11  # priorities from here on are as they are; below, `hasten` adds _HASTE
+_HASTE = 25
 
 
 class Job:
@@ -39,7 +42,7 @@ class Job:
     def __init__(self, engine: Engine, name: str, work: Callable[[Job], Any], group: str, priority: int, number: int):
         self.name = name
         self.group = group
-        self.priority = priority
+        self._given_priority = priority
         self.trace = ""  # the traceback of a failed job, for a log file
         self._engine = engine
         self._work = work
@@ -54,6 +57,12 @@ class Job:
 
     def __repr__(self) -> str:
         return f"<Job {self.name!r} of {self.group!r}{', cancelled' if self._cancelled else ''}>"
+
+    @property
+    def priority(self) -> int:
+        """How urgent it is at this moment: it may change while the job waits, or runs."""
+        given = self._given_priority
+        return given + _HASTE if given < URGENT and self.group in self._engine.hastened else given
 
     @property
     def cancelled(self) -> bool:
@@ -124,6 +133,7 @@ class Engine:
         """`post` hands an event to the UI thread, from any thread. `on_error` is told of failed jobs without their own
         `on_error`."""
         self.on_error = on_error
+        self.hastened: frozenset[str] = frozenset()  # replaced whole, by `hasten`
         self._post = post
         self._changed = threading.Condition(threading.RLock())
         self._queue: list[Job] = []
@@ -170,6 +180,10 @@ class Engine:
             for job in jobs:
                 self._cancel_job(job)
         return jobs
+
+    def hasten(self, *groups: str) -> None:
+        """From now on jobs of these groups, and of no others, go before all that are not urgent."""
+        self.hastened = frozenset(groups)
 
     def expects(self, group: str) -> bool:
         """Whether a job of the group waits, runs, or has a result that is not delivered yet."""

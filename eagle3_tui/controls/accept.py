@@ -87,6 +87,13 @@ class AcceptState:
     stopped: set[str] = field(default_factory=set)
     progress: dict[str, str] = field(default_factory=dict)
 
+    def how_far(self, part: str) -> str:
+        """How much of a part is done, in words; empty where nobody knows."""
+        found = {CHAINS: self.chains, LENGTHS: self.lengths}.get(part)
+        if found is None:
+            return self.progress.get(part, "")
+        return f"{'sample' if part == CHAINS else 'row'} {found.done} of {found.planned}"
+
     def forget(self, *parts: str) -> None:
         for part in parts:
             self.problems.pop(part, None)

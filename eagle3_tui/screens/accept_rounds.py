@@ -26,10 +26,10 @@ Running = Callable[[list[int]], str]
 def columns(width: int) -> list[Column]:
     room = max(width - 22, 12)
     return [
-        Column("token", 6, "right"),
+        Column("after", 6, "right"),
         Column("acc.", 5, "right"),
         Column("emits", 5, "right"),
-        Column("after", room // 5),
+        Column("known", room // 5),
         Column("accepted", 2 * room // 5),
         Column("bonus", room // 5),
         Column("rejected"),
@@ -62,7 +62,7 @@ class RoundRows(RowSource):
         bonus = "end of run" if one.bonus is None else f"{BONUS}{piece(one.bonus)}"
         share = f"{one.accepted}/{len(one.drafted)}" if one.drafted else "no row"
         return [
-            (str(one.known + 1), ""),
+            (str(one.known), ""),
             (share, "" if one.accepted else "bad"),
             (str(one.emitted), ""),
             (piece(self._rounds.ids[one.known]), "dim"),
@@ -95,7 +95,7 @@ def lines(rounds: Rounds, i: int | None, piece: Piece, running: Running, width: 
     accepted, rejected = drafts(one, piece)
     drafted: Line = [("drafts ", "dim"), (" ".join(accepted) + " " * bool(accepted), "good")]
     drafted.append((" ".join(rejected) if one.drafted else "none: the first token has no row", "bad"))
-    where = f"round {i + 1} of {len(rounds.each)}, from token {one.known + 1}: "
+    where = f"round {i + 1} of {len(rounds.each)}, after token {one.known}: "
     bonus = f", bonus {BONUS}{piece(one.bonus)}" if one.bonus is not None else ", no bonus: the run ends"
     fate = f"{one.accepted} of {len(one.drafted)} accepted{bonus}, {one.emitted} emitted"
     return [_around(rounds, one, running, width), drafted, [(where + fate, "")], *end]

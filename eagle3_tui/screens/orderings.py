@@ -27,6 +27,7 @@ LEGEND = [
     ("t", "trained: what the training's own config says"),
     (">", "current everywhere"),
 ]
+_SLOTS, _MOST = 8, 24  # columns of an ordering: of three inputs with two digits each, and at most
 _SORTS = ("accuracy", "accept length", "slots")
 
 
@@ -82,13 +83,14 @@ class OrderingsView(View):
         partial = scores is not None and scores.pooled and not scores.complete
         depth = scores.result.depth if scores is not None else self.controller.session.options.depth
         if columns:
-            shown = min(depth, max((self.size.width - (51 if partial else 44)) // 7, 1))
+            slots = min(max([_SLOTS, *(len(name(o)) for o in self.state.orderings)]), _MOST)
+            shown = min(depth, max((self.size.width - (51 if partial else 44) - (slots - _SLOTS)) // 7, 1))
             heads = [Column(f"step {k}", 6, "right") for k in range(shown)]
             # orderings that have not been on every sample yet must not look as if they had
             heads = [Column("rows", 6, "right"), *heads] if partial else heads
             wanted = [
                 Column("", 4),
-                Column("slots", 8),
+                Column("slots", slots),
                 *heads,
                 Column("length", 6, "right"),
                 Column("walk", 6, "right"),
@@ -238,7 +240,7 @@ class OrderingsView(View):
         what = f"{len(result.samples)} samples pooled" if scores.pooled else "this sample"
         if result.skipped:
             what += f" ({len(result.skipped)} skipped: {result.skipped[0][1]})"
-        how = f"{what}, mask {result.mask}, {self._reading}"
+        how = f"{what}, view {result.view}, mask {result.mask}, {self._reading}"
         if not scores.complete:
             on = "ranked on the rows that all share" if scores.pooled else what
             how = f"{result.done} of {result.planned} scored, {on}; {self._reading}"

@@ -8,16 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
+from textual.events import Click
 from textual.widget import Widget
-from textual.widgets import Static
 
 from eagle3_tui.screens.view import Detail, View
 from eagle3_tui.widgets.line_table import LineTable
-from eagle3_tui.widgets.styles import style
+from eagle3_tui.widgets.tab_bar import TabBar
 
 
 class PanesView(View):
@@ -39,7 +38,7 @@ class PanesView(View):
         raise NotImplementedError
 
     def compose(self) -> ComposeResult:
-        yield Static("", markup=False, classes="pane-bar")
+        yield TabBar(classes="pane-bar")
         self._panes = list(self.make_panes())
         with Container(classes="pane-body"):
             for number, pane in enumerate(self._panes):
@@ -67,14 +66,18 @@ class PanesView(View):
             pane.set_class(number == self.current, "current-pane")
             # a wide screen shows two panes: the first, and the current or the second beside it
             pane.set_class(number == 1 and self.current == 0, "beside")
-        bar = Text(no_wrap=True)
-        for number, name in enumerate(self.PANES):
-            bar.append(
-                f"[{name}]" if number == self.current else f" {name} ",
-                style("bold" if number == self.current else "dim"),
-            )
-        bar.append("  tab", style("dim"))
-        self.query_one(".pane-bar", Static).update(bar, layout=False)
+        names = [f"[{name}]" if number == self.current else f" {name} " for number, name in enumerate(self.PANES)]
+        self.query_one(TabBar).show(names, self.current, "  tab")
+
+    def on_tab_bar_clicked(self, event: TabBar.Clicked) -> None:
+        event.stop()
+        self.show_pane(event.number)
+
+    def on_click(self, event: Click) -> None:
+        """A click into a pane that stands beside the current one: its keys are what is wanted now."""
+        for number, pane in enumerate(self._panes):
+            if pane.display and pane.region.contains(event.screen_x, event.screen_y):
+                return self.show_pane(number)
 
     def pane(self) -> Widget:
         return self._panes[self.current]

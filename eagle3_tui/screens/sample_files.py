@@ -58,7 +58,8 @@ class SampleFiles(RowSource):
         state, known = self._state, self._state.surveyed.get(path)
         chosen = state.sample is not None and state.sample.path == path
         marks = (">" if chosen else " ") + ("*" if state.marked == path else " ")
-        look = "bad" if known is not None and known.error else "mark" if chosen else ""
+        bad = (known is not None and known.error) or path in state.skipped
+        look = "bad" if bad else "mark" if chosen else ""
         scored = score_of(state, path)
         step0 = percent(scored.ratio) if scored is not None else ""
         length = f"{scored.length:.2f}" if scored is not None and scored.length is not None else ""
@@ -84,6 +85,8 @@ def remark(path: Path, known: Surveyed | None, state: State) -> tuple[str, str]:
     """What is wrong with a sample, else its group, else the folder."""
     if known is not None and known.problem:
         return known.problem, "bad" if known.error or known.supervised == 0 else "warn"
+    if path in state.skipped:
+        return state.skipped[path], "bad"
     group = state.group_of(path)
     return (group.rpartition("/")[2], "dim") if group else (str(path.parent), "dim")
 

@@ -15,11 +15,11 @@ from textual.widget import Widget
 from eagle3_tui.screens import recordings, sample_files, sample_slots
 from eagle3_tui.screens.panes import PanesView
 from eagle3_tui.screens.sample_text import TextPane
-from eagle3_tui.screens.view import Rows, percent
+from eagle3_tui.screens.view import Rows, convention, percent
 from eagle3_tui.widgets.line_table import LineTable, NoRows
 
 FILES, TEXT, SLOTS, RECORDINGS = range(4)
-_LINES, _TALL = 4, 10  # of the detail: files and text, slots and recordings
+_LINES, _TALL = 6, 10  # of the detail: files and text, slots and recordings
 
 
 class SamplesView(PanesView):
@@ -28,7 +28,8 @@ class SamplesView(PanesView):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "sort", "Sort", id="samples.sort", tooltip="as listed, worst, best, or fewest supervised first"),
-        Binding("a", "score_all", "Score all", id="samples.all", tooltip="score every listed sample, pooled"),
+        Binding("a", "score_all", "Score all", id="samples.all", tooltip="every listed sample, current ordering"),
+        Binding("A", "sweep", "Sweep", id="samples.sweep", tooltip="every ordering on every listed sample"),
         Binding("u", "survey", "Read all", id="samples.survey", tooltip="read ids and masks of all, find broken ones"),
         Binding("space", "mark", "Mark", id="samples.mark", tooltip="mark a recording; a second one is compared to it"),
         Binding("M", "supervised", "Mask source", id="samples.mask", tooltip="loss mask: recorded, by roles, all"),
@@ -50,7 +51,7 @@ class SamplesView(PanesView):
 
     def changed(self, what: str) -> None:
         state = self.state
-        if what in ("all", "samples", "sample", "survey", "score", "ordering", "wiring", "files"):
+        if what in ("all", "samples", "sample", "survey", "score", "pool", "ordering", "wiring", "files"):
             self._show_files()
         if what in ("all", "sample"):
             self.query_one(TextPane).show(state.sample, self.controller.session.tokens)
@@ -116,22 +117,37 @@ class SamplesView(PanesView):
             lines += [[(line, look)] for line in textwrap.wrap(known.problem, max(self.size.width, 20))]
         elif state.problem and state.sample is None:
             lines += self.problem_lines(most=_LINES - len(lines))
-        elif path is not None:
-            lines.append([(self._scored(path), "dim")])
-            if known is not None:
-                lines.append([(f"{known.format}; {known.slots} states of {known.width}, {known.dtype}", "dim")])
+        elif path in state.skipped:
+            lines += [[(line, "bad")] for line in textwrap.wrap(state.skipped[path], max(self.size.width, 20))[:2]]
+        elif known is not None:
+            lines.append([(f"{known.format}; {known.slots} states of {known.width}, {known.dtype}", "dim")])
+        said = [text for text in (self._scored(path), self._pooled()) if text]
+        lines += [[(text, "")] for text in said]
+        lines += [[(convention(self.controller), "dim")]] if said else []
         self.detail.say(lines[:_LINES], cut=(1,))
 
-    def _scored(self, path: Path) -> str:
-        """The score of one file under the current ordering, in full."""
+    def _scored(self, path: Path | None) -> str:
+        """The score of one file under the current ordering."""
         state = self.state
-        one = sample_files.score_of(state, path)
+        one = sample_files.score_of(state, path) if path is not None else None
         if one is None or state.ordering is None:
             return ""
-        said = f"step 0 {one.hits} of {one.total} ({percent(one.ratio)} %)"
-        if one.length is not None:
-            said += f", accept length {one.length:.2f} over {one.length_rows} rows"
+        length = f", length {one.length:.2f} of {one.length_rows} rows" if one.length is not None else ""
+        said = f"this sample {percent(one.ratio)} % ({one.hits}/{one.total}){length}"
         return said + (f", {one.not_finite} rows without numbers" if one.not_finite else "")
+
+    def _pooled(self) -> str:
+        """The score of all listed samples under the current ordering, as far as it is."""
+        pool, ordering = self.state.pool, self.state.ordering
+        counts = pool.result.scores.get(ordering) if pool is not None and ordering is not None else None
+        if pool is None or counts is None:
+            return ""
+        accuracy, result = counts.accuracy, pool.result
+        skipped = f" ({len(result.skipped)} skipped: {result.skipped[0][1]})" if result.skipped else ""
+        done = f"{len(result.samples)}" + ("" if pool.complete else f" of {result.planned}")
+        length = counts.lengths.mean
+        said = f"{done} samples pooled {percent(accuracy.ratio)} % ({accuracy.hits}/{accuracy.total})"
+        return said + (f", length {length:.2f} of {counts.lengths.rows} rows" if length is not None else "") + skipped
 
     # ------------------------------------------------------------------ keys
 
@@ -164,6 +180,9 @@ class SamplesView(PanesView):
         self.controller.say(f"sorted {self._sort}{hint}")
 
     def action_score_all(self) -> None:
+        self.controller.pool.start()
+
+    def action_sweep(self) -> None:
         self.controller.score_all()
 
     def action_survey(self) -> None:

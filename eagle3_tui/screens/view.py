@@ -20,6 +20,7 @@ from eagle3_tui.widgets.line_table import Cells, LineTable, RowSource, fit
 from eagle3_tui.widgets.styles import style
 
 if TYPE_CHECKING:
+    from drafter.wiring import Ordering
     from eagle3_tui.app import InspectorApp
     from eagle3_tui.controller import Controller
 
@@ -209,6 +210,17 @@ class Detail(Static):
                 room = self.size.width if number in self._cut else 0
                 text.append(fit(run, room, cut="middle").rstrip() if room else safe(run), style(name))
         self.update(text, layout=layout)
+
+
+def convention(controller: Controller, ordering: Ordering | None = None) -> str:
+    """What a step-0 accuracy and an accept length beside it are of: without that a number in a picture says nothing."""
+    state, session = controller.state, controller.session
+    options, ordering = session.options, ordering or state.ordering
+    fed = f"fc={','.join(map(str, ordering))}, " if ordering is not None else ""
+    changed = sum(state.trained_switches.get(switch) != value for switch, value in state.switches.items())
+    view = f"view {session.view_name}" + (f" with {changed} switched" if changed else "")
+    mask = f"mask {options.mask}" + (f" of {options.supervised}" if options.supervised != "recorded" else "")
+    return f"{fed}{view}, next_token, {mask}, K {options.depth}, bonus counted"
 
 
 def megabytes(count: int) -> str:

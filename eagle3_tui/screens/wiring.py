@@ -1,20 +1,23 @@
 """View 5: every switch of the wiring with its values; what the score would be with each, and which is in force.
 
 A row is one value of one switch; its numbers are those of the current ordering on the current sample with that one
-switch changed. Enter puts a value in force everywhere, so the other views show what it does.
+switch changed. Enter puts a value in force everywhere, so the other views show what it does. Switches that do not
+apply to the checkpoint come last, a row each, and are not scored.
 """
 
 from __future__ import annotations
 
 import re
+import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from drafter.wiring import SWITCHES, name
-from eagle3_tui.screens.view import Detail, Rows, View, percent
+from drafter.serving.views import TRAINED as VIEW
+from eagle3_tui.controls.wiring import NOW, TRAINED
+from eagle3_tui.screens.view import Detail, Rows, View, convention, percent
 from eagle3_tui.widgets.line_table import Cells, Column, LineTable
 
 if TYPE_CHECKING:
@@ -22,8 +25,12 @@ if TYPE_CHECKING:
 
 LEGEND = [
     (">", "the value in force"),
-    ("t", "the value of the view: what was trained"),
+    ("t", "the value that was trained; of a served view (--view): what that server computes"),
+    ("-", "the switch changes nothing: what it is about is not in this checkpoint"),
 ]
+LISTED, BEST, WORST = "as listed", "best first", "worst first"
+_SORTS = (LISTED, BEST, WORST)
+_NARROW = 60  # columns below which the words give way
 _WHAT = {
     "norm_before_residual": "residual is hidden_norm(g), not g; SGLang and TRT-LLM always take g",
     "norm_output": "next step is fed the state after the final norm (EAGLE-3.1)",
@@ -57,94 +64,137 @@ _WHAT = {
 
 @dataclass(frozen=True)
 class Choice:
-    """One value of one switch."""
+    """One value of one switch; without a value the switch does not apply."""
 
     switch: str
     value: str
 
 
 class WiringView(View):
-    HINTS = "enter in force  x as trained  r score each  e export  ? help  q quit"
+    HINTS = "enter in force  x as trained  s sort  r score the rest  e export  ? help"
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("x", "reset", "As trained", id="wiring.reset", tooltip="give every switch back to the trained wiring"),
-        Binding("r", "score", "Score each", id="wiring.score", tooltip="score every single change of a switch"),
+        Binding("s", "sort", "Sort", id="wiring.sort", tooltip="as listed, or by the score: best or worst first"),
+        Binding("r", "score", "Score", id="wiring.score", tooltip="score what esc stopped; or every value once more"),
     ]
 
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._sort = LISTED
+
     def compose(self) -> ComposeResult:
-        columns = [
-            Column("", 2),
-            Column("switch", 20),
-            Column("value", 11),
-            Column("step 0", 6, "right"),
-            Column("length", 6, "right"),
-            Column("what it is"),
-        ]
-        yield LineTable(columns, empty="no checkpoint opened", id="wiring-table")
+        yield LineTable(_columns(80), empty="no checkpoint opened", id="wiring-table")
         yield Detail(classes="detail")
 
     def table(self) -> LineTable:
         return self.query_one(LineTable)
 
     def changed(self, what: str) -> None:
-        if what in ("all", "wiring", "tried", "checkpoint", "ready", "ordering", "sample", "problem"):
+        if what in ("all", "wiring", "tried", "checkpoint", "ready", "ordering", "sample", "problem", "sort", "size"):
             self.table().empty = self.state.problem or "the drafter is not loaded yet"
+            columns = _columns(self.size.width or 80)
+            if columns != self.table().columns:
+                self.table().set_columns(columns)
             choices = self._choices()
             self.table().set_rows(Rows(choices, lambda i: self._cells(choices[i]), lambda i: choices[i]))
         if what in ("all", "ready", "ordering", "wiring"):
-            self.controller.try_switches()
+            self.controller.wiring.start()
         if what not in ("busy", "message", "rows", "step", "others"):
             self._show_detail()
 
     def _choices(self) -> list[Choice]:
-        """Every value of every switch; for the RoPE base those in use and the usual ones."""
-        trained, current = self.state.trained_switches, self.state.switches
-        found = []
-        for switch, values in SWITCHES.items():
-            if not values:
-                usual = [trained.get(switch, ""), current.get(switch, ""), "10000", "500000", "1000000"]
-                values = tuple(dict.fromkeys(value for value in usual if value))
-            found += [Choice(switch, value) for value in values] if trained else []
-        return found
+        """Every value of every switch that applies, then the switches that do not."""
+        if not self.state.trained_switches:
+            return []
+        found = [Choice(*pair) for pair in self.controller.wiring.pairs()]
+        if self._sort != LISTED:
+            found.sort(key=self._rank)
+        return found + [Choice(switch, "") for switch in self.state.tries.absent]
+
+    def _rank(self, choice: Choice) -> tuple[bool, float]:
+        """What is not scored comes last."""
+        tried = self.state.tries.found.get((choice.switch, choice.value))
+        if tried is None or isinstance(tried, str):
+            return True, 0.0
+        ratio = tried.accuracy.ratio or 0.0
+        return False, -ratio if self._sort == BEST else ratio
 
     def _cells(self, choice: Choice) -> Cells:
         state = self.state
-        in_force = state.switches.get(choice.switch) == choice.value
-        trained = state.trained_switches.get(choice.switch) == choice.value
+        if not choice.value:
+            why = state.tries.absent.get(choice.switch, "")
+            return [(text, "dim") for text in ("", choice.switch, "-", "", "", why)]
+        in_force, trained = self._is(choice)
         marks = (">" if in_force else " ") + ("t" if trained else " ")
-        tried = state.tried.get((choice.switch, choice.value))
+        tried = state.tries.found.get((choice.switch, choice.value))
         look = "mark" if in_force and not trained else "" if in_force else "dim"
-        if isinstance(tried, str):
-            head = [(marks, look), (choice.switch, look), (choice.value, look)]
-            return [*head, ("", ""), ("", ""), (needs(tried), "dim")]
-        return [
-            (text, look) for text in (marks, choice.switch, choice.value, *_numbers(tried)[:2], _WHAT[choice.switch])
-        ]
+        what = needs(tried) if isinstance(tried, str) else _WHAT.get(choice.switch, "")
+        return [(text, look) for text in (marks, choice.switch, choice.value, *_numbers(tried)[:2], what)]
+
+    def _is(self, choice: Choice) -> tuple[bool, bool]:
+        """Whether a value is in force, and whether it is the trained one."""
+        switch, value = choice.switch, choice.value
+        return self.state.switches.get(switch) == value, self.state.trained_switches.get(switch) == value
+
+    # ------------------------------------------------------------------ the detail
 
     def _show_detail(self) -> None:
-        """The score before (as trained) and after (as wired now)."""
+        """The row under the cursor in full; the scores as trained and as wired now; what all of them are of."""
         state = self.state
-        if state.ordering is None or not state.ready:
-            return self.query_one(Detail).say(self.problem_lines("no sample opened", 2))
+        if state.ordering is None or state.sample is None or not state.ready:
+            return self.query_one(Detail).say(self.problem_lines("no sample opened", 4))
+        tries, key = state.tries, self.table().key
         changed = {s: v for s, v in state.switches.items() if state.trained_switches.get(s) != v}
-        before, after = state.tried.get(("", "trained")), state.tried.get(("", "now"))
-        first = [(f"ordering {name(state.ordering)} on this sample: as trained {_said(before)}", "")]
-        if not changed:
-            return self.query_one(Detail).say([first, [("no switch is changed", "dim")]])
-        what = ", ".join(f"{s} {state.trained_switches.get(s)} -> {v}" for s, v in changed.items())
-        self.query_one(Detail).say([first, [(f"with {what}: {_said(after)}", "warn")]])
+        lines = [(line, "") for line in self._row_lines(key)] if isinstance(key, Choice) else []
+        view = self.controller.session.view_name
+        trained = f"{f'as {view}' if view != VIEW else 'as trained'} {_said(tries.found.get(TRAINED), tries.stopped)}"
+        if changed:
+            what = ", ".join(f"{s} {state.trained_switches.get(s)} -> {v}" for s, v in changed.items())
+            lines.append((f"with {what}: {_said(tries.found.get(NOW), tries.stopped)}; {trained}", "warn"))
+        else:
+            lines.append((f"{trained}; no switch is changed", ""))
+        if tries.stopped and tries.missing:
+            lines[-1] = (f"stopped after {tries.said}: r scores the rest; {lines[-1][0]}", lines[-1][1])
+        lines.append((f"{convention(self.controller)}, {state.sample.path.name}", "dim"))
+        lines += [(said, "warn") for said in state.view_said[:1]]
+        self.query_one(Detail).set_class(bool(state.view_said), "more")
+        self.query_one(Detail).say([[line] for line in lines])
+
+    def _row_lines(self, choice: Choice) -> list[str]:
+        """What the row says, in two lines."""
+        state, width = self.state, max(self.size.width, 20)
+        what = _WHAT.get(choice.switch, "")
+        tried = state.tries.found.get((choice.switch, choice.value))
+        if not choice.value:
+            head = f"{choice.switch}: {state.tries.absent.get(choice.switch, '')}"
+        elif isinstance(tried, str):
+            head = f"{choice.switch} {choice.value}: {tried}"
+        else:
+            head = f"{choice.switch} {choice.value}: {_said(tried, state.tries.stopped)}{self._against(tried)}"
+        return [head, *(textwrap.wrap(what, width) or [""])[:1]]
+
+    def _against(self, tried: OrderingCounts | None) -> str:
+        now = self.state.tries.found.get(NOW)
+        if tried is None or tried is now or now is None or isinstance(now, str):
+            return ""
+        return f" ({tried.accuracy.hits - now.accuracy.hits:+d} hits)"
 
     # ------------------------------------------------------------------ keys
 
     def on_line_table_cursor_moved(self, event: LineTable.CursorMoved) -> None:
         event.stop()
+        if self.display:
+            self._show_detail()
 
     def on_line_table_chosen(self, event: LineTable.Chosen) -> None:
         event.stop()
         choice = event.key
         if not isinstance(choice, Choice):
             return
-        if choice.switch == "rope_base" and self.state.switches.get("rope_base") == choice.value:
+        if not choice.value:
+            self.controller.say(f"{choice.switch}: {self.state.tries.absent.get(choice.switch)}", "warn")
+        elif choice.switch == "rope_base" and self.state.switches.get("rope_base") == choice.value:
             self.inspector.ask("RoPE base:", "a number, e.g. 10000", lambda text: self._set("rope_base", text))
         else:
             self._set(choice.switch, choice.value)
@@ -155,8 +205,29 @@ class WiringView(View):
     def action_reset(self) -> None:
         self.controller.reset_switches()
 
+    def action_sort(self) -> None:
+        self._sort = _SORTS[(_SORTS.index(self._sort) + 1) % len(_SORTS)]
+        self.changed("sort")
+        self.controller.say(f"sorted {self._sort}")
+
     def action_score(self) -> None:
-        self.controller.try_switches(again=True)
+        self.controller.wiring.again()
+
+    def on_resize(self) -> None:
+        if self.display:
+            self.changed("size")
+
+
+def _columns(width: int) -> list[Column]:
+    narrow = width < _NARROW
+    return [
+        Column("", 2),
+        Column("switch", max(8, min(20, width - 31)) if narrow else 20, cut="middle"),
+        Column("value", 11),
+        Column("step 0", 6, "right"),
+        Column("length", 6, "right"),
+        Column("what it is"),
+    ]
 
 
 def needs(refusal: str) -> str:
@@ -165,16 +236,16 @@ def needs(refusal: str) -> str:
     return f"needs {found[1]}" if found else refusal
 
 
-def _numbers(tried: OrderingCounts | None) -> tuple[str, str, str]:
+def _numbers(tried: OrderingCounts | str | None) -> tuple[str, str, str]:
     if tried is None or isinstance(tried, str):
         return "", "", ""
     accuracy, length = tried.accuracy, tried.lengths.mean
     return percent(accuracy.ratio), "-" if length is None else f"{length:.2f}", f"{accuracy.hits}/{accuracy.total}"
 
 
-def _said(tried: OrderingCounts | str | None) -> str:
+def _said(tried: OrderingCounts | str | None, stopped: bool = False) -> str:
     if tried is None:
-        return "…"
+        return "not scored" if stopped else "…"
     if isinstance(tried, str):
         return tried
     share, length, rows = _numbers(tried)

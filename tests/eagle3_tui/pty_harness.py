@@ -18,7 +18,7 @@ import pyte
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAIN = {"TERM": "xterm-256color", "PYTHONPATH": str(ROOT), "TEXTUAL_ANIMATIONS": "none"}
-DROPPED = ("COLORTERM", "NO_COLOR", "COLUMNS", "LINES", "TEXTUAL_COLOR_SYSTEM", "TEXTUAL_THEME")
+DROPPED = ("COLORTERM", "NO_COLOR", "COLUMNS", "LINES", "TEXTUAL_COLOR_SYSTEM", "TEXTUAL_THEME", "LC_ALL")
 
 
 class Terminal:

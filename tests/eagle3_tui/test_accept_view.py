@@ -168,7 +168,9 @@ async def test_rounds_are_the_sessions(app: InspectorApp) -> None:
         assert {0, 5} <= {one.accepted for one in found}
         for one, row in zip(found, rows(app, "rounds"), strict=True):
             said = [piece(token) for token in one.drafted]
-            assert row[:3] == [str(one.known + 1), f"{one.accepted}/5", str(one.emitted)]
+            # the token after which it drafts, as `accept` prints it
+            known = piece(int(session.sample.ids[one.known]))
+            assert row[:4] == [str(one.known), f"{one.accepted}/5", str(one.emitted), known]
             assert row[4] == " ".join(f"={text}" for text in said[: one.accepted])
             assert row[5] == ("end of run" if one.bonus is None else f"+{piece(one.bonus)}")
             left = said[one.accepted :]
@@ -211,7 +213,7 @@ async def test_rows_that_keep_their_drafts(app: InspectorApp) -> None:
         await settle(app, pilot)
         await go(app, pilot, "6", "tab", "R")
         kept = app.controller.session.rounds((0, 1, 2), refresh="drafted")
-        assert [row[:2] for row in rows(app, "rounds")] == [[str(o.known + 1), f"{o.accepted}/5"] for o in kept]
+        assert [row[:2] for row in rows(app, "rounds")] == [[str(o.known), f"{o.accepted}/5"] for o in kept]
         assert "refresh drafted" in detail(app) and "without the extend step" in detail(app)
         before = calls(app, "rounds")
         await go(app, pilot, "R")

@@ -293,3 +293,28 @@ async def test_a_sample_that_does_not_fit_changes_nothing(story: Path) -> None:
         await pilot.press("3", "j")
         await settle(app, pilot)
         assert state.step is not None and state.step.at == state.row + 2
+
+
+async def test_a_served_view_is_named_on_every_screen(story: Path) -> None:
+    app = story_app(story, view="sglang@0.5.9")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        for key in "1234567890":
+            await pilot.press(key)
+            await settle(app, pilot)
+            assert "  as sglang@0.5.9" in dump(app).split("\n")[0]
+        await pilot.press("5")
+        assert "newer than what was read" not in dump(app)
+        assert "as trained" not in "\n".join(dump(app).split("\n")[-5:-2]) and "as sglang@0.5.9 " in dump(app)
+        await pilot.press("4")
+        assert "this sample, view sglang@0.5.9, mask next" in dump(app)
+
+
+async def test_what_a_served_view_assumes_is_said(story: Path) -> None:
+    app = story_app(story, view="sglang@9")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        assert app.controller.state.message == "sglang@9: newer than what was read: the rules of sglang 0.5.23"
+        await pilot.press("escape", "5")
+        await settle(app, pilot)
+        assert dump(app).split("\n")[-3] == "sglang@9: newer than what was read: the rules of sglang 0.5.23"

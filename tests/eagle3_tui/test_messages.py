@@ -113,3 +113,39 @@ async def test_asking_leaves_the_filter_alone(story: Path) -> None:
         assert "token" in status(dump(app)) and "w8" not in status(dump(app))
         await pilot.press("escape", "slash")
         assert status(dump(app)).startswith("/ w8")
+
+
+async def test_what_runs_says_how_far_it_is_and_how_much_escape_stops(story: Path) -> None:
+    app = story_app(story)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(app, pilot)
+        go = threading.Event()
+
+        def sweep(job: Job) -> None:
+            while not go.wait(0.01):
+                job.checkpoint()
+
+        state = app.controller.state
+        assert state.scores is not None and state.samples is not None
+        app.engine.submit("scoring", sweep, group="score")
+        await asyncio.sleep(0.05)
+        assert status(dump(app)) == "scoring: 24 of 24 …  esc stops it"
+        app.engine.submit("reading ids and masks", sweep, group="survey", priority=5)
+        await asyncio.sleep(0.05)
+        assert status(dump(app)) == "reading ids and masks: 3 of 3 …  esc stops it and 1 more"
+        app.engine.submit("drafting", sweep, group="cursor", priority=40)
+        await asyncio.sleep(0.05)  # a moment's work is no news while long work waits behind it
+        assert app.engine.running[-1] == "drafting" and status(dump(app)).startswith("reading ids and masks")
+        app.engine.cancel("score", "survey")
+        await asyncio.sleep(0.05)
+        app.engine.submit("trees of all rows", sweep, group="lengths", priority=50)
+        state.accept.progress["lengths"] = "row 7 of 90"
+        await asyncio.sleep(0.05)
+        assert status(dump(app)) == "trees of all rows: row 7 of 90 …  esc stops it"
+        app.engine.cancel("lengths")
+        app.engine.submit("running checkpoints", sweep, group="runs", priority=50)
+        await asyncio.sleep(0.05)
+        assert status(dump(app)) == "running checkpoints …  esc stops it"  # none is listed yet
+        app.engine.cancel("runs")
+        go.set()
+        await settle(app, pilot)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,23 @@ async def test_a_recording_of_many_layers_is_scored_near_what_is_known(story: Pa
         await pilot.press("4")
         await settle(app, pilot)
         assert f"{len(state.orderings)} of 1320 orderings" in dump(app)
+
+
+async def test_an_ordering_of_many_inputs_is_not_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    sizes = replace(tiny.SIZES, states=5)
+    weights = tiny.tiny_weights(1, sizes)
+    tiny.write_flat(tmp_path / "output/0", weights, sizes, norm_before_residual=True)
+    tiny.write_target(tmp_path / "target", weights, sizes, tokenizer=True)
+    sample = tiny.tiny_sample(1, weights, sizes, depths=(0, 2, 4, 6, 7))
+    tiny.write_v1_sample(tmp_path / "samples/data_1.pt", sample)
+    app = story_app(tmp_path, slots="embed,2,4,6,7")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(app, pilot)
+        await pilot.press("4")
+        await settle(app, pilot)
+        state = app.controller.state
+        assert len(state.orderings) == 120
+        first = dump(app).split("\n")[3:18]
+        assert all(line[5:14].count(",") == 4 and line[14] == " " for line in first), first
+        assert "what they" in dump(app)

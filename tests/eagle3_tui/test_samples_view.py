@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,9 +48,19 @@ async def test_worst_samples_come_first_once_they_are_scored(story: Path) -> Non
         assert listed == ["data_1.pt", "data_2.pt", "data_10.pt"]
         assert column(app, "tokens") == ["25"] * 3 and "" not in column(app, "superv.")
         assert column(app, "step 0")[1:] == ["", ""]
+        state = app.controller.state
+        ordering, swept = state.ordering, state.scores
         await pilot.press("a")
         await settle(app, pilot)
-        state = app.controller.state
+        assert ordering is not None and "" not in column(app, "step 0") and state.scores is swept
+        assert [len(found) for found in state.sample_scores.values()] == [24, 1, 1]
+        pooled = [found[ordering] for found in state.sample_scores.values()]
+        hits, rows = sum(one.hits for one in pooled), sum(one.total for one in pooled)
+        assert f"3 samples pooled {100 * hits / rows:.1f} % ({hits}/{rows}), length" in dump(app)
+        assert "fc=0,1,2, view trained, next_token, mask next, K 5, bonus counted" in dump(app)
+        await pilot.press("A")
+        await settle(app, pilot)
+        assert state.scores is not swept
         scored = {p: list(s) for p, s in state.sample_scores.items()}
         assert len(scored) == 3 and all(len(found) == 24 for found in scored.values())
 
@@ -97,6 +108,9 @@ async def test_a_broken_file_is_named_in_the_list(story: Path) -> None:
         state = app.controller.state
         assert state.message_kind == "bad" and state.sample is not None and state.sample.path.name == "data_1.pt"
         await pilot.press("escape", "a")
+        await settle(app, pilot)
+        assert "3 samples pooled" in dump(app) and "(2 skipped: " in dump(app)
+        await pilot.press("A")
         await settle(app, pilot)
         assert state.scores is not None and len(state.scores.result.samples) == 3
         await pilot.press("4")
@@ -179,7 +193,7 @@ async def test_a_file_of_several_samples_is_listed_as_all_of_them(story: Path) -
         state = app.controller.state
         assert state.sample is not None and state.sample.path.name == "many.pt#2"
         assert state.sample.ids.tolist() == texts[2].ids
-        await pilot.press("a")
+        await pilot.press("A")
         await settle(app, pilot)
         assert state.scores is not None and len(state.scores.result.samples) == 3 and len(state.sample_scores) == 3
 
@@ -195,3 +209,22 @@ async def test_where_the_loss_mask_comes_from(story: Path) -> None:
         assert state.sample is not None and state.scores is not None and state.scores.complete
         await pilot.press("M")
         await settle(app, pilot)
+
+
+async def test_a_sample_that_does_not_fit_is_named_in_the_list(story: Path) -> None:
+    sizes = replace(tiny.SIZES, hidden=2 * tiny.SIZES.hidden)
+    other = tiny.tiny_sample(5, tiny.tiny_weights(1, sizes), sizes)
+    tiny.write_v1_sample(story / "samples/data_5.pt", other)
+    app = story_app(story)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(app, pilot)
+        await pilot.press("2", "a")
+        await settle(app, pilot)
+        place = names(app).index("data_5.pt")
+        assert "states are" in column(app, "about")[place] and column(app, "step 0")[place] == ""
+        files(app).move_to_row(place)
+        await settle(app, pilot)
+        assert f"recorded states are {2 * tiny.SIZES.hidden} wide" in dump(app) and "3 samples pooled" in dump(app)
+        await pilot.press("m")
+        await settle(app, pilot)
+        assert "states are" not in column(app, "about")[place]

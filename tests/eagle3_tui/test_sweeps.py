@@ -9,9 +9,8 @@ import pytest
 from drafter.errors import Cancelled
 from drafter.results import ScoreResult
 from eagle3_tui.app import InspectorApp
-from eagle3_tui.controller import _snapshot
 from eagle3_tui.screens.step_text import flat, tall
-from eagle3_tui.state import Scores
+from eagle3_tui.state import Scores, scores_of
 from eagle3_tui.widgets.line_table import LineTable
 from tests.eagle3_tui.screen import dump, settle, story_app, write_story
 
@@ -28,7 +27,7 @@ def partial(app: InspectorApp, done: int) -> Scores:
 
     def progress(result: ScoreResult) -> None:
         if result.done == done:
-            found.append(_snapshot(result, True))
+            found.append(scores_of(result, True))
             raise Cancelled("enough")
 
     samples = app.controller.state.samples

@@ -140,6 +140,8 @@ def test_a_crash_goes_to_the_log(log):
     ("options", "env", "settings"),
     [
         (["--ascii"], {"TERM": "xterm"}, b"Settings(ascii=True, theme='ansi-dark', ansi_color=False)"),
+        ([], {"LC_ALL": "C", "NO_COLOR": "1"}, b"Settings(ascii=True, theme=None, ansi_color=True)"),
+        ([], {"TERM": "linux"}, b"Settings(ascii=True, theme='ansi-dark', ansi_color=False)"),
         ([], {"PYTHONIOENCODING": "latin-1", "NO_COLOR": "1"}, b"Settings(ascii=True, theme=None, ansi_color=True)"),
     ],
 )

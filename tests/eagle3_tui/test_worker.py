@@ -238,3 +238,34 @@ assert sys.getswitchinterval() < 0.002
 assert engine.stop(2)
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_is_hastened_goes_before_what_is_not(desk):
+    order: list[str] = []
+    desk.engine.submit("sweep", endless, group="sweep")
+    until(lambda: desk.engine.running == ("sweep",))
+    desk.engine.submit("tries", lambda job: order.append("tries"), group="tries", priority=-5)
+    desk.engine.submit("choose", lambda job: order.append("choose"), group="choose", priority=11)
+    until(lambda: order == ["choose"])
+    time.sleep(0.02)
+    assert order == ["choose"]  # the tries wait for the sweep
+    desk.engine.hasten("tries", "choose")
+    until(lambda: order == ["choose", "tries"])
+    urgent = desk.engine.submit("urgent", endless, group="choose", priority=11)
+    assert urgent.priority == 11  # urgent is urgent enough
+    desk.engine.hasten("sweep")
+    assert not desk.engine.submit("tries", endless, group="tries", priority=-5).priority > 0
+    desk.engine.cancel()
+
+
+def test_a_running_job_gives_way_when_another_group_is_hastened(desk):
+    order: list[str] = []
+    desk.engine.hasten("tries")
+    desk.engine.submit("tries", endless, group="tries", priority=-5)
+    until(lambda: desk.engine.running == ("tries",))
+    desk.engine.submit("sweep", lambda job: order.append("sweep"), group="sweep")
+    time.sleep(0.02)
+    assert order == []
+    desk.engine.hasten()
+    until(lambda: order == ["sweep"])
+    desk.engine.cancel()
