@@ -17,6 +17,7 @@ from drafter.errors import SampleError
 from drafter.model.attention import Seen, Window
 from drafter.model.drafter import Eagle3Drafter
 from drafter.model.fusion import Fusion
+from drafter.model.kept import LayersKept
 from drafter.model.layer import LayerInput, Place
 from drafter.model.projection import TokenHalf
 from drafter.sample.sample import Sample
@@ -99,7 +100,7 @@ class SampleRun:
         self.drafter, self.sample = drafter, sample
         self.rows = sample.length - 1
         self.ids = sample.ids
-        self._tokens: dict[tuple[str, ...], _Tokens] = {}
+        self._tokens: dict[tuple[str, str, LayersKept], _Tokens] = {}
         self._masked: dict[Wiring, LayerInput] = {}
         self._states: dict[tuple[int, int, int], Tensor] = {}
         self._parts: dict[tuple[int, int], _Part] = {}
@@ -132,7 +133,7 @@ class SampleRun:
         return torch.where((drafts >= 0) & (self.ids < len(known)), drafts, self.ids)
 
     def _halves(self, name: str, wiring: Wiring, ids: Callable[[], Tensor]) -> _Tokens:
-        key = (name, wiring.embedding, str(wiring.qkv_bias))
+        key = (name, wiring.embedding, LayersKept.of(wiring))
         if key not in self._tokens:
             wanted = ids()
             self.drafter.embedding(wiring).check(wanted)

@@ -45,8 +45,14 @@ def test_a_random_matrix_is_named_and_the_others_are_called_trained() -> None:
 
 
 def test_trained_weights_in_the_wrong_place_are_not_called_untrained() -> None:
-    report = said("swap_embed_and_hidden_halves_in_qkv")
+    report = said("heads of q in another order")
     assert "the weights are trained" in first(report).title
+    assert report.verdict_kind == "broken-checkpoint"
+
+
+def test_halves_in_each_other_s_place_are_named() -> None:
+    report = said("swap_embed_and_hidden_halves_in_qkv")
+    assert "take the hidden before the embedding" in first(report).title and "-> 0.695" in first(report).title
     assert report.verdict_kind == "broken-checkpoint"
 
 

@@ -192,6 +192,20 @@ def mapped_target_rows() -> World:
     return healthy().weight(HEAD, healthy().target[HEAD][toy_ids()])
 
 
+PLACES = ("tensors-stand-in-their-place",)
+
+
+@fault("gate_proj and up_proj swapped", "vllm-project/speculators#1114", "K02", checks=PLACES)
+def gate_swapped() -> World:
+    gate, up = (f"{AT}mlp.{part}_proj.weight" for part in ("gate", "up"))
+    return healthy().weight(gate, healthy().weights[up]).weight(up, healthy().weights[gate])
+
+
+@fault("rms_norm_eps is far too large", "vllm-project/vllm#11672", "K05", severity="warning")
+def large_eps() -> World:
+    return replace(healthy(), layer={"rms_norm_eps": 0.1})
+
+
 @fault("no head", "SafeAILab/EAGLE#265", "K02", severity="note")
 def no_head() -> World:
     return healthy().weight(HEAD, None)
@@ -224,7 +238,7 @@ def many_layers() -> World:
     return replace(healthy(), layer={"num_hidden_layers": 48})
 
 
-@fault("halves of q, k and v swapped", "vllm-project/speculators#1114", "K02")
+@fault("halves of q, k and v swapped", "vllm-project/speculators#1114", "K02", checks=PLACES)
 def swapped_halves() -> World:
     w = healthy()
     for part in "qkv":

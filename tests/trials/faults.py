@@ -99,7 +99,7 @@ def recorded_faults() -> Iterator[Fault]:
     for name, tensor in (("hidden_norm", NORMS[0]), ("input_layernorm", NORMS[1]), ("final_norm", "norm.weight")):
         yield Fault(f"{name}_weight_ones", ("K02", ""), weight(tensor, torch.ones_like))
     yield Fault("swap_embed_and_hidden_halves_in_qkv", ("K02",), swap_halves)
-    yield Fault("gate_up_swapped", ("",), swap(f"{AT}mlp.gate_proj.weight", f"{AT}mlp.up_proj.weight"))
+    yield Fault("gate_up_swapped", ("K02", ""), swap(f"{AT}mlp.gate_proj.weight", f"{AT}mlp.up_proj.weight"))
     yield Fault("embed_tokens_random", ("K02",), noise(EMBED), exact=False)
     yield Fault("embed_tokens_rows_shifted_by_1", ("K02",), weight(EMBED, lambda w: w.roll(1, 0)), exact=False)
     yield Fault("states_x2_scale", ("",), states(lambda s: s * 2))
