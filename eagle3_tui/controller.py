@@ -31,16 +31,15 @@ from eagle3_tui.controls.accept import AcceptControl
 from eagle3_tui.controls.compare import GROUPS, PAIR, RUNS, TOKENS, CompareControl
 from eagle3_tui.controls.doctor import GROUP as DOCTOR
 from eagle3_tui.controls.doctor import DoctorControl
-from eagle3_tui.controls.pool import PoolControl
+from eagle3_tui.controls.pool import PoolControl, scored
 from eagle3_tui.controls.serving import ServingControl
 from eagle3_tui.controls.wiring import WiringControl
-from eagle3_tui.state import Scores, State, scores_of
+from eagle3_tui.state import Scores, State
 from eagle3_tui.worker import Engine, Job, warm_torch
 
 if TYPE_CHECKING:
     from drafter.drafting.readout import RowReadout
     from drafter.files.find import Found
-    from drafter.results import ScoreResult
     from drafter.session import SampleList, Session
 
 CHOOSE, CURSOR, WINDOW, OTHERS, LOOK, SWEEP, SURVEY = 50, 40, 30, 20, 10, 0, -10
@@ -529,15 +528,7 @@ class Controller:
         pooled = len(paths) > 1
 
         def work(job: Job) -> Scores:
-            last = 0.0
-
-            def progress(result: ScoreResult) -> None:
-                nonlocal last
-                if time.monotonic() - last >= _PROGRESS_SECONDS:
-                    last = time.monotonic()
-                    job.progress(scores_of(result, pooled))
-
-            return scores_of(self.session.score(paths, orderings, progress, job.checkpoint), pooled)
+            return scored(job, self.session, paths, orderings, pooled)
 
         def show(scores: Scores) -> None:
             state.scores = scores

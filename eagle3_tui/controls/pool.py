@@ -11,13 +11,31 @@ from typing import TYPE_CHECKING
 from eagle3_tui.state import Scores, scores_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     from drafter.results import ScoreResult
+    from drafter.session import Session
+    from drafter.wiring import Ordering
     from eagle3_tui.controller import Controller
     from eagle3_tui.worker import Job
 
 GROUP = "pool"  # of its job
 _PRIORITY = 3  # before what nobody asked for by a key
 _PROGRESS_SECONDS = 0.2
+
+
+def scored(job: Job, session: Session, paths: Sequence[Path], orderings: Sequence[Ordering], pooled: bool) -> Scores:
+    """The scores of `orderings` on `paths`; now and then the job tells what is there so far."""
+    last = 0.0
+
+    def progress(result: ScoreResult) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _PROGRESS_SECONDS:
+            last = time.monotonic()
+            job.progress(scores_of(result, pooled))
+
+    return scores_of(session.score(paths, orderings, progress, job.checkpoint), pooled)
 
 
 class PoolControl:
@@ -37,15 +55,7 @@ class PoolControl:
         paths = samples.paths
 
         def work(job: Job) -> Scores:
-            last = 0.0
-
-            def progress(result: ScoreResult) -> None:
-                nonlocal last
-                if time.monotonic() - last >= _PROGRESS_SECONDS:
-                    last = time.monotonic()
-                    job.progress(scores_of(result, True))
-
-            return scores_of(controller.session.score(paths, [ordering], progress, job.checkpoint), True)
+            return scored(job, controller.session, paths, [ordering], pooled=True)
 
         def show(scores: Scores) -> None:
             state.pool = scores

@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from drafter.errors import DrafterError, FileError
-from drafter.files.json_file import read_json
+from drafter.errors import DrafterError
+from drafter.files.json_file import read_json, read_small
 
 MAX_BYTES = 1 << 20
 _JINJA, _JSON, _CONFIG = "chat_template.jinja", "chat_template.json", "tokenizer_config.json"
@@ -51,7 +51,8 @@ def chat_template(folder: Path) -> ChatTemplate | None:
     jinja = folder / _JINJA
     try:
         if jinja.is_file():
-            return ChatTemplate(_text(jinja), jinja)
+            data = read_small(jinja, MAX_BYTES, "a chat template")
+            return ChatTemplate(data.decode("utf-8", errors="replace"), jinja)
     except DrafterError:
         return None
     for name in (_JSON, _CONFIG):
@@ -59,17 +60,6 @@ def chat_template(folder: Path) -> ChatTemplate | None:
         if found:
             return ChatTemplate(found, folder / name)
     return None
-
-
-def _text(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise FileError(f"cannot read the file ({error.strerror})", where=path) from error
-    if len(data) > MAX_BYTES:
-        raise FileError(f"a chat template of more than {MAX_BYTES} bytes", where=path)
-    return data.decode("utf-8", errors="replace")
 
 
 def _in_table(path: Path) -> str:
