@@ -32,6 +32,10 @@ def no_poll() -> None:
     """For callers that cannot be cancelled."""
 
 
+def no_tell(text: str) -> None:
+    """For callers that do not show how far a check is."""
+
+
 class Case:
     """`checkpoint` is None where it cannot be opened, and `refusal` says why; `files` is what lies there all the same.
 
@@ -74,6 +78,7 @@ class Case:
         self.target_why, self.samples_why, self.tokens_why = target_why, samples_why, tokens_why
         self.asked, self.server, self.load, self.group_of = asked, server, load, group_of
         self.depth, self.mask, self.unread = depth, mask, dict(unread or {})
+        self.tell: Callable[[str], None] = no_tell  # is told what a long check is at
         self.served, self.rates, self.switches = served, tuple(rates), dict(switches or {})
         self._family, self._layers = family, target_layers
         self._kept: dict[str, Any] = {}

@@ -179,7 +179,11 @@ class _Diagnose:
 
     def _sweep(self, base: Option, samples: Sequence[Sample]) -> tuple[dict[Ordering, Measured], str]:
         chosen, note = options.orderings(self.case, self.slots, [*self.near, base.ordering])
-        return {o: self.m.measure(replace(base, ordering=o), samples, 1) for o in chosen}, note
+        found = {}
+        for number, ordering in enumerate(chosen, 1):
+            self.case.tell(f"ordering {number} of {len(chosen)}")
+            found[ordering] = self.m.measure(replace(base, ordering=ordering), samples, 1)
+        return found, note
 
     def _favourite(self, sweep: dict[Ordering, Measured]) -> Ordering:
         """The best; of those that cannot be told from it the one that somebody names, or whose slots ascend."""
@@ -209,7 +213,7 @@ class _Diagnose:
         return [replace(d.last, ordering=favourite, label="ordering", kind="K01")]
 
     def _compared(
-        self, d: Diagnosis, tried: Iterable[Option], maps: dict[str, Tensor], count: int
+        self, d: Diagnosis, tried: Sequence[Option], maps: dict[str, Tensor], count: int
     ) -> Iterable[Explanation]:
         for name, ids in maps.items():
             after = self.m.measure(d.last, d.samples, ids=ids)
@@ -217,8 +221,9 @@ class _Diagnose:
             one = compared(d.end, after, option, count)
             if one is not None:
                 yield one
-        for option in tried:
+        for number, option in enumerate(tried, 1):
             self.case.poll()
+            self.case.tell(f"{option.label}, change {number} of {len(tried)}")
             try:
                 after = self.m.measure(option, d.samples)
             except DrafterError:

@@ -64,6 +64,7 @@ def fits(case: Case, d: Diagnosis, served: float, rates: Sequence[float], drafts
     found = []
     for label, kind, option, ids in _candidates(case, d, m):
         case.poll()
+        case.tell(label)
         try:
             rounds = _rounds(m, option, samples, drafts, ids)
         except DrafterError:

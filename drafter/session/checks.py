@@ -14,10 +14,24 @@ from drafter.options import Options as Options
 if TYPE_CHECKING:
     from drafter.checks.case import Case as CheckCase
     from drafter.checks.finding import Finding
+    from drafter.checks.registry import Check
     from drafter.checks.run import Report as CheckReport
     from drafter.serving.flags import Asked
 from drafter.session.core import Poll, no_poll
 from drafter.session.facts import Facts
+
+
+def _told(case: CheckCase, on_check: Callable[[str], None]) -> Callable[[Check], None]:
+    """Tells `on_check` the name of each check, and what a long one is at."""
+    name = ""
+
+    def begin(check: Check) -> None:
+        nonlocal name
+        name = check.id
+        on_check(name)
+
+    case.tell = lambda text: on_check(f"{name}: {text}")
+    return begin
 
 
 class Checks(Facts):
@@ -56,7 +70,7 @@ class Checks(Facts):
             case = self._check_case(found, paths, poll, flags, server, samples_why)
             case.served, case.rates, case.switches = served, tuple(rates), by_hand
             asked = STAGES if stages is None else stages
-            report = run_checks(case, on_finding, asked, lambda check: on_check(check.id))
+            report = run_checks(case, on_finding, asked, _told(case, on_check))
             logged.result = report_json(report)
         for name, trace in report.crashes:
             self.log.write({"record": "error", "call": f"check {name}", "inputs": {}, "error": "crash", "trace": trace})

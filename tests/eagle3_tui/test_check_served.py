@@ -82,3 +82,12 @@ def test_what_means_nothing_is_one_line(
     ran = run("check", *words(tmp_path), *(word.format(**places) for word in more))
     assert ran.code == 2 and said in ran.err and ran.out == ""
     assert "Traceback" not in ran.err
+
+
+def test_a_long_check_says_what_it_is_at(world: Session) -> None:
+    told: list[str] = []
+    world.check(world.pick(world.find()), world.list_samples().paths, on_check=told.append)
+    name = "configured-layers-are-not-the-trained-ones"
+    assert f"{name}: ordering 1 of 24" in told and f"{name}: ordering 24 of 24" in told
+    changes = [text for text in told if ", change " in text]
+    assert changes[0].endswith(f"change 1 of {len(changes)}") and changes[0].startswith(f"{name}: ")
