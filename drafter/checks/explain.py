@@ -225,6 +225,8 @@ class _Diagnose:
             self.case.poll()
             self.case.tell(f"{option.label}, change {number} of {len(tried)}")
             try:
+                if hopeless(d.end, self.m.measure(option, d.samples, 1)):
+                    continue  # the later steps need not be drafted
                 after = self.m.measure(option, d.samples)
             except DrafterError:
                 continue  # what cannot be run explains nothing
@@ -252,9 +254,14 @@ def _at(sweep: dict[Ordering, Measured], option: Option, m: Measures, d: Diagnos
     return (known if known is not None else m.measure(option, d.samples, 1)).accuracy
 
 
+def hopeless(before: Measured, after: Measured) -> bool:
+    """Whether the first step alone says that a change repairs nothing."""
+    return after.accuracy < AFTER or after.accuracy < before.accuracy - GAIN
+
+
 def compared(before: Measured, after: Measured, option: Option, tried: int) -> Explanation | None:
     """`option` as an explanation, None where it is not clearly better."""
-    if after.accuracy < AFTER or after.accuracy < before.accuracy - GAIN:
+    if hopeless(before, after):
         return None
     p_first = mcnemar(before.counts.row_hits, after.counts.row_hits)
     longer, shorter = after.accepted > before.accepted, after.accepted < before.accepted
