@@ -94,9 +94,25 @@ def check_command(
         if report.crashes:
             broken = ", ".join(name for name, _ in report.crashes)
             cli._say(f"broken checks, a fault of this tool: {broken}; tracebacks are in the session log")
-        data = report_json(report)
+        data = {**_asked(session, picked, paths, server, served if log is None else log.length), **report_json(report)}
     cli._emit(data, lambda found: check_report.report(str(picked.path), found), as_json, output)
     return FOUND if report.failed else cli.OK
+
+
+def _asked(
+    session: Session, picked: Found, paths: Sequence[Path], server: str | None, served: float | None
+) -> dict[str, Any]:
+    """What the findings are about."""
+    options = session.options
+    return {
+        "checkpoint": str(picked.path),
+        "samples": [str(path) for path in paths],
+        "mask": options.mask,
+        "depth": options.depth,
+        "server": server,
+        "served": served,
+        "switched": dict(options.switches),
+    }
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,9 @@
 
 `check --json`; findings most severe first, among equals the one that explains the others first:
 ```
-{"findings": [{"check": id, "kind": "K01|...|K14", "severity": "error|warning|note|ok", "title",
+{"checkpoint": path, "samples": [path, ...], "mask", "depth", "server": null where none is named,
+ "served": the accept length that was given or read, or null, "switched": {switch: value},
+ "findings": [{"check": id, "kind": "K01|...|K14", "severity": "error|warning|note|ok", "title",
                "evidence": {name: number, word, list or another object, ...}, "fix": "" where there is none,
                "reports": ["owner/repository#number", ...]}],
  "verdict": one sentence,

@@ -7,7 +7,7 @@ from typing import Any
 
 from drafter.checks.case import Case
 from drafter.checks.explain import Diagnosis, Explanation, diagnosis
-from drafter.checks.finding import CKPT, ERROR, NOTE, OK, SMP, WARNING, Finding
+from drafter.checks.finding import CKPT, ERROR, MISWIRED, NOTE, OK, SMP, WARNING, Finding
 from drafter.checks.k01_wiring import no_norm_in_sglang, servers
 from drafter.checks.k08_text import out_of_scale
 from drafter.checks.measure import Measured, measures
@@ -32,7 +32,7 @@ def configured_layers(case: Case) -> Iterator[Finding]:
     d = diagnosis(case)
     for one in d.found:
         if one.option.ordering != d.base.ordering and "ordering" in one.option.label:
-            yield _wrong_order(case, d, one)
+            yield _unsorted(case, d, one) if _only_unsorted(case, d, one) else _wrong_order(case, d, one)
             return
     if d.configured is None:
         yield from _not_recorded(case, d)
@@ -64,6 +64,29 @@ def _wrong_order(case: Case, d: Diagnosis, one: Explanation) -> Finding:
     )
 
 
+def _only_unsorted(case: Case, d: Diagnosis, one: Explanation) -> bool:
+    """Whether the config lists the right layers and only the order is wrong: servers capture in ascending order."""
+    was, wanted = _depths(case, d, d.base.ordering), _depths(case, d, one.option.ordering)
+    return was is not None and wanted is not None and list(wanted) == sorted(was)
+
+
+def _unsorted(case: Case, d: Diagnosis, one: Explanation) -> Finding:
+    return Finding(
+        "configured-layers-are-not-the-trained-ones",
+        "K01",
+        WARNING,
+        f"the config lists the layers out of order: fed as listed, {_slots(case, d, d.base.ordering)}, step 0 is "
+        f"{one.before.accuracy:.3f}, ascending {one.after.accuracy:.3f}; servers capture in ascending order whatever "
+        "the list, other programs may not",
+        {**one.said(), **_table(d), "configured": d.configured_why},
+        "write the ids in ascending order; fc's columns stay as they are",
+        REPORTS,
+        "orderings",
+        60,
+        MISWIRED,
+    )
+
+
 def _who(d: Diagnosis) -> str:
     return "the config says" if d.configured is not None else d.base_why
 
@@ -73,8 +96,7 @@ def _not_recorded(case: Case, d: Diagnosis) -> Iterator[Finding]:
     said, who = case.checkpoint.config.aux_depths, "the config selects"
     if not said and case.target_layers is not None:
         said, who = usual(case.target_layers), "the config names no layers, for which engines take"
-    depths, best = _depths(case, d, d.base.ordering), d.sweep.get(d.base.ordering)
-    severity, measured = NOTE, best if best is not None else d.start
+    depths, severity, measured = _depths(case, d, d.base.ordering), NOTE, d.start
     if said and depths is not None and set(depths) != set(said):
         severity = ERROR if _alone(d, measured) else WARNING
     what = f"{who} depths {name(tuple(said))}, which are" if said else "what the config selects is"

@@ -7,6 +7,7 @@ what servers compute otherwise. A shape that points to a part is k12_shape's mat
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from drafter.checks.registry import FORWARD, check
 from drafter.checks.signature import LOW, ROWS, UNTOLD, WHOLE, above, signature
 from drafter.sample.sample import Sample
 from drafter.serving.offline import kind_of
+from drafter.serving.server import SGLANG, VLLM, Server
 from drafter.serving.verdict import HELD_OUT, TRAINING, good_length
 
 OVERFIT, GAP = 0.5, 0.12  # of the accuracy on training texts: half of it lost is a fault, this much a warning
@@ -113,7 +115,7 @@ def works(case: Case) -> Iterator[Finding]:
         "it-works-offline",
         "K12",
         OK,
-        _works(here, length, case.depth),
+        _works(here, length, case.depth) + _in_its_engine(case),
         {**here.said(), **_measured_on(case, used, "held-out" if used is unseen else "sound")},
         "",
         ("NickL77/BaldEagle#17", "vllm-project/vllm-ascend#2793"),
@@ -129,6 +131,15 @@ def _works(here: Measured, length: float, depth: int) -> str:
     served = f" ({walk:.2f} as a server's log would say)" if walk is not None else ""
     said = f"step 0 {here.accuracy:.3f}, accept length {length:.2f} with {depth} drafts{served}"
     return f"{below}{said}; a server well below that is miswired or at fault itself"
+
+
+def _in_its_engine(case: Case) -> str:
+    """What the engine that the checkpoint's layout is for makes of it, where that is less."""
+    engine = VLLM if case.checkpoint.config.dialect == "speculators" else SGLANG
+    found = next((one for one in worse_views(case) if Server.parse(one[0]).name == engine), None)
+    if found is None or found[1].length is None:
+        return ""
+    return f"; {found[0]} would reach only {found[1].length:.2f} on these samples ({found[2]})"
 
 
 def _too_few(d: Diagnosis) -> Finding:
@@ -147,35 +158,53 @@ def _measured_on(case: Case, used: Sequence[Sample], word: str) -> dict[str, str
 
 @check("servers-compute-the-same", "K12", (CKPT, SMP), ("vllm-project/vllm#26191",), FORWARD)
 def servers(case: Case) -> Iterator[Finding]:
-    """The newest servers, and the one that is asked about: what each of their differences costs here."""
+    """The newest servers, and the one that is asked about: what each of their differences costs here; of a drafter
+    whose layers are configured wrongly, what is left once that is mended."""
     d = diagnosis(case)
-    if d.found:
-        return
-    for view, option, names in server_views(case, d):
-        before, after = d.start, measures(case).measure(option, d.samples)
-        worse = compared(after, before, d.base, 1)
+    mended = "with the right layers, " if d.found else ""
+    for view, after, names in worse_views(case):
         asked = case.server is not None and str(case.server) == view
-        if worse is None and before.accuracy - after.accuracy < 0.1:
-            continue
+        before = d.end
         yield Finding(
             "servers-compute-the-same",
             "K12",
-            ERROR if asked else NOTE,
-            f"{view} would score worse than trained ({names}): step 0 {before.accuracy:.3f} -> {after.accuracy:.3f}",
+            ERROR if asked and not mended else NOTE,
+            f"{mended}{view} would score worse than trained ({names}): step 0 {before.accuracy:.3f} -> "
+            f"{after.accuracy:.3f}, accept length {before.length or 0:.2f} -> {after.length or 0:.2f}",
             {"trained": before.said(), view: after.said()},
             f"see `views` for each difference and its cure: {names}",
             ("vllm-project/vllm#26191", "NickL77/BaldEagle#17"),
             "serving",
             20,
-            "serving" if asked else "",
+            "serving" if asked and not mended else "",
         )
+
+
+def worse_views(case: Case) -> list[tuple[str, Measured, str]]:
+    """(server, its score, its differences) of each that scores clearly worse than what was trained."""
+    return case.once("worse views", lambda: list(_worse_views(case)))
+
+
+def _worse_views(case: Case) -> Iterator[tuple[str, Measured, str]]:
+    d = diagnosis(case)
+    if any(one.option.kind != "K01" for one in d.found):
+        return  # nobody knows yet what was trained
+    for view, option, names in server_views(case, d):
+        if d.found:
+            option, left = replace(option, ordering=d.last.ordering), [n for n in names.split(", ") if n != "ordering"]
+            names = ", ".join(left)
+        if not names:
+            continue
+        before, after = d.end, measures(case).measure(option, d.samples)
+        if compared(after, before, d.base, 1) is not None or before.accuracy - after.accuracy >= 0.1:
+            yield view, after, names
 
 
 def server_views(case: Case, d: Diagnosis) -> Iterator[tuple[str, Option, str]]:
     """name, how it would run, and its differences in words; those that load this and feed what is recorded."""
     from drafter.errors import DrafterError
     from drafter.fix.configs import configured_table
-    from drafter.serving.server import READ, SGLANG, VLLM, Server
+    from drafter.serving.server import READ
     from drafter.serving.view_case import Case as ViewCase
     from drafter.serving.views import ordering_of, served_view
 

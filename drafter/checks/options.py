@@ -68,19 +68,23 @@ def orderings(case: Case, slots: Sequence[Slot], near: Sequence[Ordering]) -> tu
 
 
 def base_wiring(case: Case) -> Wiring:
-    """As training ran it, but for d2t, which is read as every server does where that stays in the vocabulary, and for
-    the switches that are set."""
+    """As `trained_wiring`, with the switches that are set."""
+    wiring = trained_wiring(case)
+    for name, value in case.switches.items():
+        wiring = wiring.switched(name, value)
+    return wiring
+
+
+def trained_wiring(case: Case) -> Wiring:
+    """As training ran it, but for d2t, which is read as every server does where that stays in the vocabulary."""
     from drafter.model.sources import load_vocab_map
 
     wiring = Wiring.trained(case.checkpoint.run_config)
     try:
         load_vocab_map(case.checkpoint, "offset")
-        wiring = wiring.changed(d2t="offset")
     except DrafterError:
-        pass
-    for name, value in case.switches.items():
-        wiring = wiring.switched(name, value)
-    return wiring
+        return wiring
+    return wiring.changed(d2t="offset")
 
 
 def switches(case: Case, base: Option) -> list[Option]:

@@ -31,9 +31,9 @@ _USUAL = {
     "K12": GENERALISATION,
 }
 _OPENINGS = {
-    MISWIRED: "miswired: the weights may be good, what is fed to them is not",
+    MISWIRED: "miswired",
     BROKEN_CHECKPOINT: "the checkpoint is broken",
-    BROKEN_SAMPLE: "the sample is broken, so nothing measured on it counts",
+    BROKEN_SAMPLE: "the sample is broken",
     UNTRAINED: "the drafter is not trained",
     GENERALISATION: "the drafter does not generalise",
     SERVING: "look at the server",

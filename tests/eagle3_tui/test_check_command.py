@@ -82,7 +82,9 @@ def test_an_error_exits_1_and_comes_first(run: Run, tmp_path: Path) -> None:
 def test_json(run: Run, tmp_path: Path) -> None:
     code, out, _ = run("check", made(tmp_path, NAMED["empty_ids"]), "--no-log", "--json")
     data = json.loads(out)
-    assert code == 1 and set(data) == {"findings", "verdict", "verdict_kind", "not_checked"}
+    about = {"checkpoint", "samples", "mask", "depth", "server", "served", "switched"}
+    assert code == 1 and set(data) == about | {"findings", "verdict", "verdict_kind", "not_checked"}
+    assert (data["samples"], data["mask"], data["server"], data["switched"]) == ([], "next", None, {})
     first = data["findings"][0]
     assert set(first) == {"check", "kind", "severity", "title", "evidence", "fix", "reports"}
     assert (first["check"], first["kind"], first["severity"]) == ("layer-ids", "K01", "error")

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from drafter.checks.finding import ERROR, WARNING
-from tests.faults.checked import brief
+from tests.faults.checked import brief, check_world
 from tests.faults.programs import BY_HAND, INVISIBLE, SERVED, Program, check_by_hand, check_served, served
 from tests.faults.world import healthy, write_world
+from tests.faults.zoo import FAULTS
 
 NOTHING = ("1.0",)  # a server that accepts next to nothing does not tell why
 
@@ -58,3 +59,32 @@ def test_a_server_that_does_what_the_drafter_does_looks_like_nothing(tmp_path: P
     assert not [f for f in report.findings if f.check == "served-looks-like"], brief(report)
     length, rates = served(write_world(tmp_path / "again", healthy()), plain)
     assert length == pytest.approx(1 + sum(rates)) and list(rates) == sorted(rates, reverse=True)
+
+
+def test_a_switch_that_the_files_need_is_said_as_an_error(tmp_path: Path) -> None:
+    """The file is wrong, and the switch that was set by hand makes up for it."""
+    broken = next(fault for fault in FAULTS if fault.name == "halves of q, k and v swapped")
+    needed = Program("halves", "", ("K02",), "", {"halves": "hidden_first"}, make=broken.make)
+    report = check_by_hand(tmp_path, needed)
+    first = report.findings[0]
+    assert (first.check, first.severity, first.kind) == ("switches-are-what-was-trained", ERROR, "K02"), brief(report)
+    assert "predicts only with halves hidden_first" in first.title and report.verdict_kind == "miswired"
+
+
+def test_a_switch_that_changes_nothing_is_said_as_a_note(tmp_path: Path) -> None:
+    report = check_by_hand(tmp_path, next(one for one in INVISIBLE if one.name == "rope_base 10000"))
+    (told,) = [f for f in report.findings if f.check == "switches-are-what-was-trained"]
+    assert told.severity == "note" and "as well with rope_base 10000" in told.title
+
+
+def test_what_a_switch_makes_it_say_is_not_how_it_was_taught(tmp_path: Path) -> None:
+    same = next(one for one in BY_HAND if one.name == "row_ids same")
+    assert not [f for f in check_by_hand(tmp_path, same).findings if f.check == "labels-are-the-next-tokens"]
+
+
+@pytest.mark.parametrize("name", ["F05 order reversed", "F05b two ids swapped"])
+def test_ids_out_of_order_contradict_nothing(tmp_path: Path, name: str) -> None:
+    report = check_world(tmp_path, next(fault for fault in FAULTS if fault.name == name).make())
+    (told,) = [f for f in report.findings if f.check == "configured-layers-are-not-the-trained-ones"]
+    assert told.severity == WARNING and "servers capture in ascending order" in told.title
+    assert "ascending" in told.fix and not [f for f in report.findings if f.severity == ERROR], brief(report)
