@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from drafter.checks.case import Case
 from drafter.checks.explain import mispaired
-from drafter.checks.finding import CKPT, ERROR, NOTE, SMP, WARNING, Finding
+from drafter.checks.finding import BROKEN_SAMPLE, CKPT, ERROR, NOTE, SMP, WARNING, Finding
 from drafter.checks.measure import Measures, measures
 from drafter.checks.pairing import Pairing
 from drafter.checks.registry import FORWARD, SAMPLE, check
@@ -39,10 +39,14 @@ def about_samples(
         return
     names = list(found)
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    shown = dict(list(found.items())[:NAMED])
+    said: dict[str, list[str]] = {}  # each sentence once
+    for sample, words in found.items():
+        said.setdefault(words, []).append(sample)
+    shown = {", ".join(samples[:NAMED]): words for words, samples in list(said.items())[:NAMED]}
     rest = len(m.samples) - len(names)
     title = f"{what}: {names[0]}{more} of {len(m.samples)} samples" + (f", not the other {rest}" if rest else "")
-    yield Finding(id, kind, severity, title, {"samples": len(found), **shown}, fix, reports, "sample", weight)
+    yield Finding(id, kind, severity, title, {"samples": len(found), **shown}, fix, reports, "sample", weight,
+                  BROKEN_SAMPLE if kind in ("K01", "K11") else "")  # fmt: skip
 
 
 @check("states-are-numbers", "K08", (CKPT, SMP), ("sgl-project/SpecForge#104",), SAMPLE)

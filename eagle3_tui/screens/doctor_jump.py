@@ -69,7 +69,8 @@ def _in_samples(finding: Finding) -> Jump:
     slots = [number for text in said for number in _SLOT.findall(text)]
     if slots:
         return Jump("samples", "slots", tuple(slots))
-    return Jump("samples", "text" if finding.kind == "K09" else "files", tuple(map(str, finding.evidence)))
+    names = tuple(name for names in finding.evidence for name in str(names).split(", "))  # one sentence of several
+    return Jump("samples", "text" if finding.kind == "K09" else "files", names)
 
 
 def go(view: View, to: Jump) -> None:
