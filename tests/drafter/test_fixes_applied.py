@@ -1,0 +1,166 @@
+"""A fix of `check` cures when it is written into config.json literally: what was found is gone, and nothing is new."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from drafter.checks.finding import ERROR, NOTE, OK, WARNING, Finding
+from drafter.checks.run import Report
+from drafter.serving.layer_ids import NESTED, TOP, WIDTH, set_key
+from drafter.session import Options, Session
+from eagle3_tui import demo
+from tests.drafter.static_faults import Fault, config, target, training_config, whole
+from tests.drafter.test_checks_static import checked
+
+_WRITTEN = re.compile(r"([a-z_][\w.]*) = (\[[^]]*\]|\{[^}]*\}|\"[^\"]*\"|[^\s,;()]+)")
+VLLM, SGLANG = "vllm@0.33.0", "sglang@0.5.23"
+DEMO = demo.DATA / "output/7"
+
+
+def written(fix: str) -> dict[str, Any]:
+    """The keys and values of a fix as somebody reads them who writes them down."""
+    return {key: json.loads(value.replace("'", '"')) for key, value in _WRITTEN.findall(fix)}
+
+
+def apply(folder: Path, fix: str) -> dict[str, Any]:
+    keys = written(fix)
+    assert keys, fix
+    table = json.loads((folder / "config.json").read_text())
+    for key, value in keys.items():
+        set_key(table, key, value)
+    (folder / "config.json").write_text(json.dumps(table))
+    return keys
+
+
+def of(report: Report, check: str, *severities: str) -> list[Finding]:
+    wanted = severities or (ERROR, WARNING, NOTE)
+    return [f for f in report.findings if f.check == check and f.severity in wanted]
+
+
+def measured(folder: Path, server: str | None = None, fast: bool = False) -> Report:
+    """Everything about a copy of the shipped drafter, on some of the shipped samples."""
+    samples = demo.SAMPLES[0]
+    session = Session(
+        Options(
+            folder, (samples,), target=demo.DATA / "target", slots="embed,2,4,last:pre", device="cpu", dtype="float32"
+        )
+    )
+    return session.check(session.pick(session.find()), [] if fast else session.list_samples().paths, server=server)
+
+
+@pytest.fixture
+def drafter(tmp_path: Path) -> Path:
+    folder = tmp_path / "drafter"
+    shutil.copytree(DEMO, folder)
+    for path in folder.iterdir():
+        path.chmod(0o644)
+    return folder
+
+
+# --- layer ids
+
+
+@pytest.mark.parametrize("server", [VLLM, SGLANG])
+def test_ids_written_for_a_server_are_judged_by_what_it_captures(drafter: Path, server: str) -> None:
+    before = measured(drafter, server)
+    (found,) = of(before, "layer-ids-differ")
+    assert found.severity == ERROR and server in found.title
+    keys = apply(drafter, found.fix.split("; ")[0])
+    assert keys == ({TOP: [0, 2, 4], WIDTH: 3} if server == VLLM else {NESTED: [-1, 1, 3]})
+    after = measured(drafter, server)
+    assert not [f.title for f in after.findings if f.kind == "K01" and f.severity == ERROR]
+    assert not of(after, "layer-ids-differ") and not of(after, "served-layers")
+    if server == VLLM:
+        assert after.verdict_kind == "healthy" and not after.failed
+    else:
+        limits = {"served-otherwise", "servers-compute-the-same"}  # SGLang has no norm_before_residual
+        assert {f.check for f in after.findings if f.severity == ERROR} <= limits
+
+
+@pytest.mark.parametrize("server", [VLLM, SGLANG])
+def test_a_folder_that_fix_wrote_is_right_for_its_server(drafter: Path, tmp_path: Path, server: str) -> None:
+    from drafter import fix
+    from drafter.serving.families import family_of
+    from drafter.serving.server import Server
+    from tests.drafter.helpers import opened
+
+    made = fix.plan(opened(drafter), (0, 1, 2), (0, 2, 4, 6), [Server.parse(server)], family_of("llama"), 6)
+    report = measured(fix.write(made, tmp_path / "fixed"), server)
+    assert not [f.title for f in report.findings if f.kind == "K01" and f.severity == ERROR]
+    assert (report.verdict_kind == "healthy") == (server == VLLM)
+
+
+def test_two_lists_of_which_one_is_right_are_each_judged_by_their_engine(tmp_path: Path) -> None:
+    fault = Fault("", "", "", lambda folder: None)
+    folder, beside = whole(tmp_path / "drafter", fault), target(tmp_path / "target", fault)
+    training_config()(folder)  # depths 2, 6, 9
+    config(**{"eagle_config__" + TOP: [2, 6, 9], TOP: [2, 6, 9], WIDTH: 3})(folder)
+    (found,) = of(checked(folder, beside), "layer-ids-differ")
+    assert found.severity == WARNING
+    assert "sglang@0.5.23 feed fc the states at depths 3, 7, 10" in found.title
+    assert "vllm@0.33.0 captures these" in found.title
+    assert written(found.fix) == {NESTED: [1, 5, 8]}  # the right list is let be
+    assert not of(checked(folder, beside, server=VLLM), "layer-ids-differ")
+    assert [f.severity for f in of(checked(folder, beside, server=SGLANG), "layer-ids-differ")] == [ERROR]
+    config(**{"eagle_config__" + TOP: [1, 5, 8], TOP: [1, 5, 8]})(folder)
+    (found,) = of(checked(folder, beside), "layer-ids-differ")
+    assert (found.severity, written(found.fix)) == (WARNING, {TOP: [2, 6, 9], WIDTH: 3})
+
+
+def test_one_wrong_list_is_one_error_and_is_praised_nowhere(tmp_path: Path) -> None:
+    fault = Fault("", "", "", lambda folder: None)
+    folder, beside = whole(tmp_path / "drafter", fault), target(tmp_path / "target", fault)
+    training_config()(folder)
+    config(**{"eagle_config__" + TOP: [2, 6, 9]})(folder)
+    for server in (None, SGLANG):
+        report = checked(folder, beside, server=server)
+        assert [f.check for f in report.findings if f.kind == "K01" and f.severity == ERROR] == ["layer-ids-differ"]
+        assert not of(report, "layer-ids", OK) and not of(report, "id-convention", OK)
+    assert [f.severity for f in of(checked(folder, beside, server=SGLANG), "served-layers")] == [NOTE]
+
+
+@pytest.mark.parametrize(
+    ("server", "words"),
+    [(None, "up to 0.5.14"), ("sglang@0.5.12", "raises TypeError here"), ("sglang@0.5.23", "")],
+)
+def test_every_fix_to_depth_0_says_which_sglang_raises(drafter: Path, server: str | None, words: str) -> None:
+    report = measured(drafter, server)
+    fixes = [f.fix for f in report.findings if "[-1, 1, 3]" in f.fix]
+    assert len(fixes) > 1
+    assert all((words in fix) if words else ("TypeError" not in fix) for fix in fixes), fixes
+
+
+def test_sglang_is_advised_no_key_of_a_nested_config(tmp_path: Path) -> None:
+    fault = Fault("", "", "", lambda folder: None, nested=True)
+    folder, beside = whole(tmp_path / "drafter", fault), target(tmp_path / "target", fault)
+    config(**{TOP: ...})(folder)
+    (found,) = of(checked(folder, beside), "layer-ids")
+    assert "eagle_config" not in found.fix and "eagle3-tui fix --for sglang@0.5.23" in found.fix
+
+
+def test_a_guess_that_names_a_state_twice_is_not_advised(drafter: Path) -> None:
+    (drafter / "config_speculators.json").unlink()
+    config(**{"eagle_config__" + TOP: ...})(drafter)
+    (found,) = of(measured(drafter, fast=True), "layer-ids")
+    assert "2 states of so small a target" in found.title
+    assert "captured once" not in found.fix and TOP in found.fix and NESTED in found.fix
+
+
+def test_columns_that_must_move_are_moved_by_the_named_command(drafter: Path) -> None:
+    (drafter / "config_speculators.json").unlink()
+    config(norm_before_residual=True, **{"eagle_config__" + TOP: [-1, 1, 3], TOP: [0, 2, 4], WIDTH: 3})(drafter)
+    tensors = load_file(drafter / "model.safetensors")
+    a, b, c = tensors["fc.weight"].chunk(3, -1)
+    save_file({**tensors, "fc.weight": torch.cat([b, a, c], -1).contiguous()}, drafter / "model.safetensors")
+    (found,) = of(measured(drafter), "configured-layers-are-not-the-trained-ones")
+    assert found.severity == ERROR
+    assert "the layer ids select these already" in found.fix and "eagle3-tui fix --ordering 1,0,2" in found.fix
+    assert not written(found.fix)
