@@ -121,10 +121,20 @@ class Files:
         """The dotted key of a field of the decoder layer in the config that servers read, for whoever writes it."""
         return key_in(self.table, name)
 
+    def written_in_all(self, name: str, value: str) -> str:
+        """A field of the decoder layer written into each config, as a fix: what training wrote is read here too."""
+        return "; ".join(f"{file}: {key_in(table, name)} = {value}" for file, table in self.tables.items())
+
 
 def is_nested(table: Mapping[str, Any]) -> bool:
     """Whether a config keeps its decoder layer inside, as speculators writes it."""
     return isinstance(table.get(INNER), Mapping)
+
+
+def layer_of_table(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The part of `table` that has the fields of the decoder layer."""
+    inner = table.get(INNER)
+    return inner if isinstance(inner, Mapping) else table
 
 
 def key_in(table: Mapping[str, Any], name: str) -> str:

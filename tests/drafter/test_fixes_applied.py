@@ -12,12 +12,16 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from drafter.checkpoint.checkpoint import open_checkpoint
+from drafter.checks.case import Case
 from drafter.checks.finding import ERROR, NOTE, OK, WARNING, Finding
+from drafter.checks.k05_forward import fix_of_norm, fix_of_rope
 from drafter.checks.run import Report
+from drafter.files.find import find_checkpoints
 from drafter.serving.layer_ids import NESTED, TOP, WIDTH, set_key
 from drafter.session import Options, Session
 from eagle3_tui import demo
-from tests.drafter.static_faults import Fault, config, target, training_config, whole
+from tests.drafter.static_faults import FAULTS, Fault, config, target, training_config, whole
 from tests.drafter.test_checks_static import checked
 
 _WRITTEN = re.compile(r"([a-z_][\w.]*) = (\[[^]]*\]|\{[^}]*\}|\"[^\"]*\"|[^\s,;()]+)")
@@ -164,3 +168,123 @@ def test_columns_that_must_move_are_moved_by_the_named_command(drafter: Path) ->
     assert found.severity == ERROR
     assert "the layer ids select these already" in found.fix and "eagle3-tui fix --ordering 1,0,2" in found.fix
     assert not written(found.fix)
+
+
+# --- fields of the config, by the path that they have in it
+
+YARN = {"rope_theta": 50000, "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
+OLD_YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}  # no base: 10000 is taken
+ROTARY = {"rope_theta": 50000, "rope_type": "default"}
+LAYER = "transformer_layer_config__"
+
+
+@pytest.mark.parametrize(
+    ("check", "nested", "changes", "of_target"),
+    [
+        ("rope-of-target", False, {"rope_theta": 1e6}, {}),
+        ("rope-of-target", True, {f"{LAYER}rope_parameters": {**ROTARY, "rope_theta": 1e6}}, {}),
+        ("rope-of-target", True, {f"{LAYER}rope_theta": ..., f"{LAYER}rope_parameters": ROTARY}, {"rope_theta": 7e4}),
+        ("rope-of-target", False, {"rope_parameters": ROTARY}, {"rope_theta": 7e4}),
+        ("rope-of-target", False, {}, {"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0}}),
+        ("rope-schemas", False, {"rope_theta": ..., "rope_parameters": ROTARY}, {}),
+        ("rope-schemas", False, {"rope_theta": ..., "rope_parameters": YARN}, {}),
+        ("rope-schemas", False, {"rope_theta": ..., "rope_parameters": {**OLD_YARN, "rope_theta": 50000.0}}, {}),
+        ("rope-schemas", False, {"rope_theta": ..., "rope_parameters": OLD_YARN}, {}),
+        ("max-positions", False, {}, {"max_position_embeddings": 4096}),
+        ("max-positions", True, {}, {"max_position_embeddings": 4096}),
+        ("norm-eps", False, {"rms_norm_eps": 0.1}, {}),
+        ("norm-eps", True, {f"{LAYER}rms_norm_eps": 0.1}, {}),
+        ("layers-count", True, {f"{LAYER}num_hidden_layers": 12}, {}),
+    ],
+)
+def test_keys_are_written_where_they_are_read(
+    tmp_path: Path, check: str, nested: bool, changes: dict[str, Any], of_target: dict[str, Any]
+) -> None:
+    fault = Fault("", "", "", lambda folder: None, nested=nested)
+    folder, beside = whole(tmp_path / "drafter", fault), target(tmp_path / "target", fault)
+    config(**changes)(folder)
+    config(**of_target)(beside)
+    before = checked(folder, beside)
+    (found,) = of(before, check)
+    keys = apply(folder, found.fix.split("; if the second")[0])
+    assert all(key.startswith("transformer_layer_config.") == nested for key in keys), keys
+    after = checked(folder, beside)
+    assert not of(after, check)
+    new = {(f.check, f.title) for f in after.findings if f.severity in (ERROR, WARNING)}
+    assert new <= {(f.check, f.title) for f in before.findings}
+
+
+def test_sglang_loads_no_nested_rope(tmp_path: Path) -> None:
+    fault = Fault("", "", "", lambda folder: None, nested=True)
+    folder, beside = whole(tmp_path / "drafter", fault), target(tmp_path / "target", fault)
+    config(**{f"{LAYER}rope_theta": ..., f"{LAYER}rope_parameters": ROTARY})(folder)
+    (found,) = of(checked(folder, beside), "rope-schemas")
+    assert not written(found.fix) and "eagle3-tui fix --for sglang" in found.fix
+
+
+@pytest.mark.parametrize("part", ["first", "second"])
+def test_schemas_that_disagree_are_made_one(tmp_path: Path, part: str) -> None:
+    fault = Fault("", "", "", lambda folder: None)
+    folder, beside = whole(tmp_path / "drafter", fault), target(tmp_path / "target", fault)
+    config(rope_parameters={**YARN, "rope_theta": 7e4})(folder)
+    (found,) = of(checked(folder, beside), "rope-schemas", ERROR)
+    first, second = found.fix.split("; if the second")
+    apply(folder, first if part == "first" else second)
+    assert not of(checked(folder, beside), "rope-schemas")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"norm_before_residual": False},
+        {"rope_theta": 1e6},
+        {"rope_theta": ..., "rope_parameters": {"rope_theta": 1e6, "rope_type": "default"}},
+        {"rms_norm_eps": 1e-3},
+        {"hidden_act": "gelu"},
+        {"max_position_embeddings": 99},
+        {"norm_output": True},
+    ],
+)
+def test_two_configs_are_made_one(drafter: Path, changes: dict[str, Any]) -> None:
+    config(**changes)(drafter)
+    (found,) = of(measured(drafter, fast=True), "two-configs")
+    apply(drafter, found.fix)
+    after = measured(drafter, fast=True)
+    assert not of(after, "two-configs") and not of(after, "rope-schemas", ERROR)
+
+
+def test_flags_of_a_nested_config_are_speculators_own(tmp_path: Path) -> None:
+    fault = Fault("", "", "", lambda folder: None, nested=True)
+    folder, beside = whole(tmp_path / "drafter", fault), target(tmp_path / "target", fault)
+    add = next(fault for fault in FAULTS if fault.name == "norm_without_flag")
+    add.breaks(folder)
+    (found,) = of(checked(folder, beside), "norm-flags")
+    assert apply(folder, found.fix) == {"norm_before_fc": True}
+    assert not of(checked(folder, beside), "norm-flags")
+
+
+def case_of(folder: Path, **changes: Any) -> Case:
+    config(**changes)(folder)
+    (found,) = find_checkpoints(folder)
+    return Case(found, open_checkpoint(found))
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_switches_that_predict_better_are_written_as_keys(tmp_path: Path, nested: bool) -> None:
+    fault = Fault("", "", "", lambda folder: None, nested=nested)
+    window = {f"{LAYER if nested else ''}layer_types": ["sliding_attention"]}
+    window[f"{LAYER if nested else ''}sliding_window"] = 8
+    case = case_of(whole(tmp_path / "drafter", fault), **window)
+    layer = "transformer_layer_config." if nested else ""
+    assert written(fix_of_rope(case, "window", "none")) == {
+        f"{layer}layer_types": ["full_attention"],
+        f"{layer}sliding_window": None,
+    }
+    keys = written(fix_of_rope(case, "rope_base", "1000000"))
+    said = keys.get(f"{layer}rope_theta") or keys[f"{layer}rope_parameters"]["rope_theta"]
+    assert said == 1_000_000 and all(key.startswith(layer) for key in keys)
+    assert written(fix_of_norm(case, "rms_norm_eps 1e-06")) == {f"{layer}rms_norm_eps": 1e-6}
+    assert written(fix_of_norm(case, "norm_before_residual on")) == {"norm_before_residual": True}
+    fc = {"norm_before_fc": True} | ({} if nested else {"eagle_config.norm_before_fc": True})
+    assert written(fix_of_norm(case, "norm_before_fc on")) == fc
+    assert not written(fix_of_norm(case, "final_norm off")) and "no key" in fix_of_norm(case, "final_norm off")
