@@ -287,9 +287,8 @@ def embedding_versions(server: Server, family: Family) -> str:
     if row is None or row.works_from in (None, "0"):
         return ""
     if row.raises_to is None or family.assumed:
-        return f"the embedding (depth 0) works from {row.works_from} on; earlier versions were not read for this target"
-    raises = f"the embedding (depth 0) raises TypeError up to {row.raises_to} and needs a patch there"
-    return f"{raises}; {row.works_from} captures it"
+        return f"depth 0 from {row.works_from} on; before that not read for this target"
+    return f"depth 0 needs a patch up to {row.raises_to}: TypeError"
 
 
 def _with(capture: Capture, notes: list[str], problem: str) -> Capture:
