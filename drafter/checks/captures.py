@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from drafter.checks.case import Case
-from drafter.serving.layer_ids import Capture, captured
+from drafter.checks.files import is_nested, stated
+from drafter.serving.layer_ids import NESTED, TOP, WIDTH, Capture, captured
 from drafter.serving.server import SGLANG, VLLM, Server
 from drafter.wiring import CONFIG
 
@@ -66,13 +67,25 @@ def reading(case: Case) -> Reading:
     """The layer ids as the named server reads them; with none named, and lists that differ, as the one that is served
     what was trained; else, and where a server reads no list, by the convention of the config's producer."""
     config = case.checkpoint.config
-    differs = written_by_training(case) not in (None, config.aux_depths)
-    lead: Iterable[Capture] = captures(case) if case.server is not None else right(case) if differs else ()
-    for one in lead:
+    for one in _leading(case):
         if one.ids is not None:
             return Reading(str(one.server), one.source, one.ids, _each(one))
     evidence = config.evidence.get("aux_ids")
     return Reading(CONFIG, evidence.key if evidence is not None else "", config.aux_ids, config.aux_depths)
+
+
+def _leading(case: Case) -> Iterable[Capture]:
+    if case.server is not None:
+        return captures(case)
+    differs = written_by_training(case) not in (None, case.checkpoint.config.aux_depths)
+    own = vllms_own(case)
+    return [*(right(case) if differs else ()), *(one for one in captures(case) if own and one.server.name == VLLM)]
+
+
+def vllms_own(case: Case) -> bool:
+    """Whether the ids are for vLLM alone: at the top of a flat config, with the number of states that only it asks."""
+    table = case.files.table
+    return not is_nested(table) and None not in (stated(table, TOP), stated(table, WIDTH)) and not stated(table, NESTED)
 
 
 def _each(one: Capture) -> tuple[int, ...]:

@@ -126,7 +126,7 @@ def fix_ids(case: Case, d: Diagnosis, wanted: Ordering) -> str:
     depths = _depths(case, d, wanted)
     if depths is None:
         return "name the depths of the slots with --slots; the layer ids follow from them"
-    said = [written_for(case, server, depths) for server in servers(case)]
+    said = [written_for(case, server, depths, name(wanted)) for server in servers(case)]
     if list(depths) != sorted(depths):
         fed = all(one.depths == tuple(sorted(depths)) for one in captures(case))
         said = ["the layer ids select these already"] if fed else said

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from drafter.checks.captures import captures, reading, right, servers, written_by_training, wrong
+from drafter.checks.captures import captures, reading, right, servers, vllms_own, written_by_training, wrong
 from drafter.checks.case import Case
 from drafter.checks.files import has_key, is_nested, stated
 from drafter.checks.finding import CKPT, ERROR, NOTE, OK, WARNING, Finding
@@ -25,9 +25,10 @@ _AFTER = "depth = id + 1"
 
 
 def trained_depths(case: Case) -> tuple[int, ...] | None:
-    """The depths that training itself wrote down, in fc's order; None where it did not."""
-    checkpoint = case.checkpoint
-    return checkpoint.run_config.aux_depths
+    """The depths that training itself wrote down, in fc's order, or that the one list there names; else None."""
+    if case.checkpoint.trained_config is None and vllms_own(case):
+        return case.checkpoint.config.aux_ids  # vLLM's id is the depth
+    return case.checkpoint.run_config.aux_depths
 
 
 @check("layer-ids-differ", KIND, (CKPT,), STORY)
@@ -36,7 +37,7 @@ def layer_ids_differ(case: Case) -> Iterable[Finding]:
     trained = written_by_training(case)
     differs = any(d.field == "aux_depths" for d in case.checkpoint.disagreements)
     bad, good = wrong(case), [one for one in right(case) if one.ids is not None]  # a default is no one's intention
-    if trained is None or not (bad or differs):
+    if trained is None or not (bad or differs) or _guess_is_wrong(case):
         return
     source, training = case.files.table_name, _training(case)
     evidence: dict[str, Any] = {
@@ -82,10 +83,14 @@ def fix_of_ids(case: Case, depths: Sequence[int], wrong_ones: Sequence[Server] =
     return "; ".join([*said, "or write a copy with `eagle3-tui fix`"])
 
 
-def written_for(case: Case, server: Server, depths: Sequence[int]) -> str:
-    """What `server` needs in config.json to capture `depths`; why it cannot, where no key does it."""
+def written_for(case: Case, server: Server, depths: Sequence[int], ordering: str = "") -> str:
+    """What `server` needs in config.json to capture `depths`; why it cannot, where no key does it.
+
+    `ordering` names the slots, where they are not the ones that training named, for the command that writes a copy.
+    """
     if server.name == SGLANG and is_nested(case.files.table):
-        return f"{server} loads no nested config: `eagle3-tui fix --for {server}` writes a flat one with its layer ids"
+        command = f"eagle3-tui fix --for {server}" + (f" --ordering {ordering}" if ordering else "")
+        return f"{server} loads no nested config: `{command}` writes a flat one with its layer ids"
     lists = ids_to_write(sorted(depths), server, case.family, case.target_layers)
     if lists.keys is None:
         return f"{server}: {lists.reason}"
@@ -183,16 +188,20 @@ def _keys_of_ids() -> str:
     return f"config.json: {NESTED} = depths less 1 (SGLang); {TOP} = depths, {WIDTH} = how many (vLLM)"
 
 
+def _guess_is_wrong(case: Case) -> bool:
+    """No list at all, and training fed other layers than engines guess then: said by layer-ids."""
+    trained, n = written_by_training(case), case.target_layers
+    return case.checkpoint.config.aux_ids is None and trained is not None and (n is None or tuple(trained) != usual(n))
+
+
 def _absent(case: Case, evidence: dict[str, Any]) -> Finding:
     n = case.target_layers
     guess = f"2, n//2, n-3 = {_many(usual(n))}" if n is not None else "2, n//2, n-3"
-    if case.checkpoint.trained_config is not None and case.checkpoint.trained_config.aux_depths is not None:
-        trained = case.checkpoint.trained_config.aux_depths
-        if n is None or tuple(trained) != usual(n):
-            title = f"the config names no layer ids, so servers guess depths {guess}; training fed {_many(trained)}"
-            return Finding(
-                "layer-ids", KIND, ERROR, title, evidence, fix_of_ids(case, trained), STORY, "orderings", weight=94
-            )
+    trained = written_by_training(case)
+    if trained is not None and _guess_is_wrong(case):
+        title = f"the config names no layer ids, so servers guess depths {guess}; training fed {_many(trained)}"
+        fix = fix_of_ids(case, trained)
+        return Finding("layer-ids", KIND, ERROR, title, evidence, fix, STORY, "orderings", weight=94)
     title = f"the config names no layer ids: every engine guesses depths {guess}"
     if case.checkpoint.config.dialect == "safeailab":
         title += ", which is what SafeAILab trains with"

@@ -158,6 +158,23 @@ def test_a_guess_that_names_a_state_twice_is_not_advised(drafter: Path) -> None:
     assert "captured once" not in found.fix and TOP in found.fix and NESTED in found.fix
 
 
+@pytest.mark.parametrize("server", [None, VLLM])
+def test_a_list_that_is_written_for_vllm_is_read_as_vllm_does(drafter: Path, server: str | None) -> None:
+    (drafter / "config_speculators.json").unlink()
+    config(**{"eagle_config__" + TOP: ...})(drafter)
+    (found,) = of(measured(drafter, server), "configured-layers-are-not-recorded")
+    keys = next(part for part in found.fix.split("; ") if VLLM in part)
+    apply(drafter, keys)
+    assert not [f.title for f in measured(drafter, server).findings if f.kind == "K01" and f.severity == ERROR]
+
+
+def test_a_list_that_is_not_there_is_one_error(drafter: Path) -> None:
+    config(**{"eagle_config__" + TOP: ...})(drafter)
+    for server in (None, VLLM, SGLANG):
+        report = measured(drafter, server, fast=True)
+        assert [f.check for f in report.findings if f.kind == "K01" and f.severity == ERROR] == ["layer-ids"]
+
+
 def test_columns_that_must_move_are_moved_by_the_named_command(drafter: Path) -> None:
     (drafter / "config_speculators.json").unlink()
     config(norm_before_residual=True, **{"eagle_config__" + TOP: [-1, 1, 3], TOP: [0, 2, 4], WIDTH: 3})(drafter)
