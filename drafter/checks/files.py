@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from drafter.files.stored import StoredTensor
 
 MAX_NAMES = 10_000
+INNER = "transformer_layer_config"  # where a nested config keeps the decoder layer
 
 
 @dataclass(frozen=True)
@@ -114,8 +115,31 @@ class Files:
 
     def layer(self, key: str) -> Any:
         """A field of the decoder layer, which a nested config keeps inside."""
-        inner = self.table.get("transformer_layer_config")
-        return stated(inner if isinstance(inner, Mapping) else self.table, key)
+        return stated(self.table, self.key(key))
+
+    def key(self, name: str) -> str:
+        """The dotted key of a field of the decoder layer in the config that servers read, for whoever writes it."""
+        return key_in(self.table, name)
+
+    def written_in_all(self, name: str, value: str) -> str:
+        """A field of the decoder layer written into each config, as a fix: what training wrote is read here too."""
+        return "; ".join(f"{file}: {key_in(table, name)} = {value}" for file, table in self.tables.items())
+
+
+def is_nested(table: Mapping[str, Any]) -> bool:
+    """Whether a config keeps its decoder layer inside, as speculators writes it."""
+    return isinstance(table.get(INNER), Mapping)
+
+
+def layer_of_table(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The part of `table` that has the fields of the decoder layer."""
+    inner = table.get(INNER)
+    return inner if isinstance(inner, Mapping) else table
+
+
+def key_in(table: Mapping[str, Any], name: str) -> str:
+    """The dotted key of a field of the decoder layer in `table`."""
+    return f"{INNER}.{name}" if is_nested(table) else name
 
 
 def stated(table: Mapping[str, Any], *keys: str) -> Any:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from drafter.checks.captures import captures, reading, servers
 from drafter.checks.case import Case
 from drafter.checks.explain import Diagnosis, Explanation, diagnosis
 from drafter.checks.finding import CKPT, ERROR, MISWIRED, NOTE, OK, SMP, WARNING, Finding
-from drafter.checks.k01_wiring import no_norm_in_sglang, servers
+from drafter.checks.k01_wiring import no_norm_in_sglang, written_for
 from drafter.checks.k08_text import out_of_scale
 from drafter.checks.measure import Measured, measures
 from drafter.checks.registry import FORWARD, check
 from drafter.checks.signature import FLAT_LOW, LOW, RISING, above
-from drafter.serving.layer_ids import ids_to_write
 from drafter.serving.producers import usual
 from drafter.wiring import Ordering, depth_of, name
 
@@ -93,7 +93,8 @@ def _who(d: Diagnosis) -> str:
 
 def _not_recorded(case: Case, d: Diagnosis) -> Iterator[Finding]:
     """What the config selects is not among the slots, or it selects nothing; the drafter may work on others."""
-    said, who = case.checkpoint.config.aux_depths, "the config selects"
+    read = reading(case)
+    said, who = read.depths, f"{read.who} selects"
     if not said and case.target_layers is not None:
         said, who = usual(case.target_layers), "the config names no layers, for which engines take"
     depths, severity, measured = _depths(case, d, d.base.ordering), NOTE, d.start
@@ -147,17 +148,15 @@ def fix_ids(case: Case, d: Diagnosis, wanted: Ordering) -> str:
     depths = _depths(case, d, wanted)
     if depths is None:
         return "name the depths of the slots with --slots; the layer ids follow from them"
-    said = []
-    for server in servers(case):
-        lists = ids_to_write(sorted(depths), server, case.family, case.target_layers)
-        keys = ", ".join(
-            f"{key} = {list(value) if isinstance(value, tuple) else value}" for key, value in (lists.keys or {}).items()
+    said = [written_for(case, server, depths, name(wanted)) for server in servers(case)]
+    if list(depths) != sorted(depths):
+        fed = all(one.depths == tuple(sorted(depths)) for one in captures(case))
+        said = ["the layer ids select these already"] if fed else said
+        said.append(
+            "servers feed ascending depths, so that the column blocks of fc must move: `eagle3-tui fix --ordering "
+            f"{name(wanted)}` writes a copy where they have"
         )
-        said.append(f"{server}: {keys if lists.keys is not None else lists.reason}")
-    order = (
-        "" if list(depths) == sorted(depths) else "; servers feed ascending depths, so fc's column blocks must move too"
-    )
-    return f"for depths {name(tuple(depths))}: " + "; ".join(said) + order + no_norm_in_sglang(case)
+    return f"for depths {name(depths)}: " + "; ".join(said) + no_norm_in_sglang(case)
 
 
 def _depths(case: Case, d: Diagnosis, ordering: Ordering) -> tuple[int, ...] | None:

@@ -5,16 +5,19 @@ Reads configs and tensor names; knows no number in a tensor.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
-from drafter.checkpoint.config import Disagreement
+from drafter.checkpoint.config import Disagreement, Rope
 from drafter.checkpoint.names import layer_of
 from drafter.checks.case import Case
 from drafter.checks.files import has_key
 from drafter.checks.finding import CKPT, ERROR, FILES, NOTE, OK, WARNING, Finding
 from drafter.checks.registry import check
+from drafter.checks.rope_keys import rope_keys
 
 KIND = "K04"
 # fields that change what is computed; the others are bookkeeping
@@ -51,23 +54,30 @@ def two_configs(case: Case) -> Iterable[Finding]:
     for differing in checkpoint.disagreements:
         if differing.field == _LAYERS:
             continue  # said by layer-ids-differ
-        yield _differing(differing)
+        yield _differing(case, differing)
 
 
-def _differing(d: Disagreement) -> Finding:
+def _differing(case: Case, d: Disagreement) -> Finding:
     kind = _FUNCTION.get(d.field, KIND)
     severity = ERROR if d.field in _FUNCTION else WARNING
     title = f"{d.field} is {_said(d.configured)} in {d.configured_source}, which servers read, "
     title += f"and {_said(d.trained)} in {d.trained_source}, as it was trained"
     evidence = {"field": d.field, d.configured_source: _said(d.configured), d.trained_source: _said(d.trained)}
-    return Finding(
-        "two-configs",
-        kind,
-        severity,
-        title,
-        evidence,
-        f"{d.configured_source}: {d.field} = {_said(d.trained)}",
-        weight=84,
+    return Finding("two-configs", kind, severity, title, evidence, _as_trained(case, d), weight=84)
+
+
+def _as_trained(case: Case, d: Disagreement) -> str:
+    """The key by which config.json would say what was trained; some things no key says."""
+    if isinstance(d.trained, Rope):
+        if replace(d.configured, interleaved=d.trained.interleaved) != d.trained:
+            return f"{d.configured_source}: {rope_keys(case.files.table, d.trained)}"
+    elif isinstance(d.trained, bool | int | float | str) and d.field != "parallel":  # that is told by several keys
+        evidence = case.checkpoint.config.evidence.get(d.field)
+        if evidence is not None and evidence.key and evidence.source in (d.configured_source, "default"):
+            return f"{d.configured_source}: {evidence.key} = {_said(d.trained)}"
+    return (
+        f"no key of {d.configured_source} says {d.field}: serve the layout of {d.trained_source}, "
+        "or write a copy with `eagle3-tui fix`"
     )
 
 
@@ -75,7 +85,7 @@ def _said(value: Any) -> str:
     if hasattr(value, "base") and hasattr(value, "type"):
         more = "".join(f", {key} {inner!r:.40}" for key, inner in value.parameters)
         return f"{value.type}, base {value.base:g}{more}"
-    return str(value).lower() if isinstance(value, bool) else f"{value!r:.120}"
+    return json.dumps(value) if isinstance(value, bool | int | float | str) else f"{value!r:.120}"
 
 
 @check("architecture", KIND, (FILES,), ("sgl-project/sglang#9135", "Tencent/AngelSlim#15", "Tencent/AngelSlim#39"))
@@ -156,9 +166,7 @@ def layers_count(case: Case) -> Iterable[Finding]:
     gaps = sorted(set(range(count)) - held)
     evidence = {"num_hidden_layers": said, "layers in the weights": sorted(held)}
     reports = ("vllm-project/speculators#812", "sgl-project/SpecForge#129")
-    nested = "transformer_layer_config" in case.files.table
-    key = "transformer_layer_config.num_hidden_layers" if nested else "num_hidden_layers"
-    fix = f"config.json: {key} = {count}"
+    fix = f"{case.files.table_name}: {case.files.key('num_hidden_layers')} = {count}"
     if said > count:
         title = (
             f"num_hidden_layers is {said}, the weights have {count}: the number is the target's, or layers were lost"
@@ -178,23 +186,26 @@ def attention_kind(case: Case) -> Iterable[Finding]:
     config = case.checkpoint.config
     model_type, stated = case.files.layer("model_type"), case.files.layer("kv_lora_rank") is not None
     evidence = {"by tensors": config.attention, "model_type": model_type, "kv_lora_rank stated": stated}
-    reports = ("vllm-project/vllm#45764",)
+    reports, where, key = ("vllm-project/vllm#45764",), case.files.table_name, case.files.key
     if config.attention == "mla" and not stated:
         title = (
             f"the tensors are those of latent attention (MLA), the config (model_type {model_type!r}) does not say so"
         )
-        fix = "config.json: model_type = deepseek_v3, with q_lora_rank, kv_lora_rank and the qk_*_head_dim"
+        beside = key("kv_lora_rank").removesuffix("kv_lora_rank")
+        fix = f'{where}: {key("model_type")} = "deepseek_v3", and beside it ({beside or "at the top"}) q_lora_rank, '
+        fix += "kv_lora_rank and the qk_*_head_dim"
         yield Finding("attention-kind", KIND, ERROR, title, evidence, fix, reports, weight=64)
     elif config.attention == "mla" and not re.search(r"deepseek|kimi", str(model_type)):
         title = f"latent attention (MLA) under model_type {model_type!r}: vLLM takes it for plain attention"
-        fix = "config.json: model_type = deepseek_v3"
+        fix = f'{where}: {key("model_type")} = "deepseek_v3"'
         yield Finding("attention-kind", KIND, ERROR, title, evidence, fix, reports, weight=64)
     elif config.attention == "mla":
         title = f"latent attention (MLA); versions of vLLM that do not list {model_type!r} take it for plain attention"
         yield Finding("attention-kind", KIND, NOTE, title, evidence, reports=reports)
     elif stated and case.checkpoint.has_weights:
         title = "kv_lora_rank is stated, but the tensors are those of ordinary attention"
-        yield Finding("attention-kind", KIND, WARNING, title, evidence, "config.json: leave out kv_lora_rank", reports)
+        fix = f"{where}: leave out {key('kv_lora_rank')}"
+        yield Finding("attention-kind", KIND, WARNING, title, evidence, fix, reports)
 
 
 @check("said-on-opening", KIND, (CKPT,))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import replace
 
+from drafter.checkpoint.config import Rope
 from drafter.checks.case import Case
 from drafter.checks.explain import Explanation, diagnosis
 from drafter.checks.finding import CKPT, ERROR, SMP, Finding
 from drafter.checks.k12_shape import lost
 from drafter.checks.registry import FORWARD, check
+from drafter.checks.rope_keys import rope_keys
 
 NORMS = ("vllm-project/vllm#38111", "vllm-project/vllm#11672", "vllm-project/vllm#14464", "sgl-project/sglang#32334")
 ROPE = ("sgl-project/SpecForge#265", "vllm-project/speculators#574")
@@ -20,21 +24,33 @@ EMBED = ("lightseekorg/TorchSpec#38", "vllm-project/speculators#1114")
 def norm_switch(case: Case) -> Iterator[Finding]:
     """Norms and the residual, each away from where the config puts it."""
     for one in [] if lost(case) else diagnosis(case).of("K05"):
-        keys = ", ".join(_key(part) for part in one.option.label.split(", ") if part != "ordering")
+        fixes = (fix_of_norm(case, part) for part in one.option.label.split(", ") if part != "ordering")
         yield _finding(
             "another-norm-switch-predicts-better",
             "K05",
             one,
             f"the weights were trained with {one.option.label}, which the config does not say",
-            f"config.json: {keys}; a server that does not know the key computes the other function",
+            "; ".join(fixes),
             NORMS,
             50,
         )
 
 
-def _key(label: str) -> str:
+_KEYS = {"fc_bias": "bias", **{name: name for name in ("norm_before_residual", "norm_before_fc", "fc_norm")}}
+_KEYS["norm_output"] = "norm_output"
+_OF_THE_LAYER = {"qkv_bias": "attention_bias", "rms_norm_eps": "rms_norm_eps"}
+
+
+def fix_of_norm(case: Case, label: str) -> str:
+    """The key that says one such switch, by its path in the config that servers read; some have none."""
     name, _, value = label.partition(" ")
-    return f"{name} = {'true' if value == 'on' else 'false' if value == 'off' else value}"
+    value = {"on": "true", "off": "false"}.get(value, value)
+    if name not in _KEYS and name not in _OF_THE_LAYER:
+        return f"no key says {name}: `eagle3-tui views` shows what each server computes"
+    key = _KEYS.get(name) or case.files.key(_OF_THE_LAYER[name])
+    if name == "norm_before_fc" and case.files.stated("eagle_config") is not None:
+        key = f"eagle_config.{name} = {value}, {name}"
+    return f"{case.files.table_name}: {key} = {value}; a server that does not know the key computes the other function"
 
 
 @check("another-rope-predicts-better", "K06", (CKPT, SMP), ROPE, FORWARD)
@@ -42,8 +58,6 @@ def rope(case: Case) -> Iterator[Finding]:
     """Base, type and pairing of the rotary embedding. On short samples a wrong base often changes nothing."""
     for one in [] if lost(case) else diagnosis(case).of("K06"):
         name, _, value = one.option.label.partition(" ")
-        key = {"rope_base": "rope_theta", "rope_type": "rope_scaling"}.get(name, name)
-        written = f"{key} = {value}" if name != "rope_type" else 'rope_scaling = null (rope_type "default")'
         yield _finding(
             "another-rope-predicts-better",
             "K06",
@@ -51,10 +65,21 @@ def rope(case: Case) -> Iterator[Finding]:
             f"the weights were trained with {name} {value}, not {case.checkpoint.run_config.rope.base:g} as configured"
             if name == "rope_base"
             else f"the weights were trained with {name} {value}",
-            f"config.json: {written}" if name != "rope_pairs" else "permute the rows of q_proj and k_proj",
+            fix_of_rope(case, name, value),
             ROPE,
             40,
         )
+
+
+def fix_of_rope(case: Case, name: str, value: str) -> str:
+    files, rope = case.files, case.checkpoint.run_config.stated_rope
+    if name == "rope_pairs":
+        return "permute the rows of q_proj and k_proj"
+    if name == "window":
+        full = json.dumps(["full_attention"] * case.checkpoint.run_config.num_layers)
+        return f"{files.table_name}: {files.key('layer_types')} = {full}, {files.key('sliding_window')} = null"
+    rope = replace(rope, base=float(value)) if name == "rope_base" else Rope(rope.base)
+    return f"{files.table_name}: {rope_keys(files.table, rope)}"
 
 
 @check("the-target-s-own-tensor-predicts-better", "K02", (CKPT, SMP), EMBED, FORWARD)

@@ -9,19 +9,20 @@ import re
 from collections.abc import Iterable
 
 from drafter.checks.case import Case
-from drafter.checks.files import stated
+from drafter.checks.files import is_nested, stated
 from drafter.checks.finding import CKPT, ERROR, NOTE, OK, WARNING, Finding
 from drafter.checks.registry import check
 
 KIND = "K05"
 _FLAGS = ("vllm-project/vllm#38111", "sgl-project/sglang#32334")
-# tensor -> the flag that makes it count, and how it is written
+_SGLANG_FC = "norm_before_fc = true, and eagle_config.norm_before_fc = true (SGLang)"
+# tensor -> the flag that makes it count, and how it is written in a flat config and in a nested one
 _NORMS = (
-    (r"input_norm\.weight", "norm_before_fc", "norm_before_fc = true, and eagle_config.norm_before_fc = true (SGLang)"),
-    (r"fc_norm\.\d+\.weight", "fc_norm", "fc_norm = true"),
-    (r"norm\.weight", "final_norm", "eagle_config.use_last_layernorm = true"),
-    (r"mask_hidden", "parallel", "speculators_model_type = peagle, or parallel_drafting = true"),
-    (r"(fc|layers\.0\.hidden_norm)\.\w+", "use_aux", "eagle_config.use_aux_hidden_state = true"),
+    (r"input_norm\.weight", "norm_before_fc", _SGLANG_FC, "norm_before_fc = true"),
+    (r"fc_norm\.\d+\.weight", "fc_norm", "fc_norm = true", "fc_norm = true"),
+    (r"norm\.weight", "final_norm", "", ""),  # compared, not written
+    (r"mask_hidden", "parallel", "parallel_drafting = true", 'speculators_model_type = "peagle"'),
+    (r"(fc|layers\.0\.hidden_norm)\.\w+", "use_aux", "eagle_config.use_aux_hidden_state = true", ""),
 )
 
 
@@ -32,7 +33,7 @@ def norm_flags(case: Case) -> Iterable[Finding]:
     if not checkpoint.has_weights:
         return
     hurt = False
-    for pattern, flag, written in _NORMS:
+    for pattern, flag, flat, nested in _NORMS:
         names = [name for name in checkpoint.tensors if re.fullmatch(pattern, name)]
         unused = [name for name in names if checkpoint.unused.get(name, "").startswith("should be used")]
         lacking = [name for name in checkpoint.fatal if re.fullmatch(pattern, name)]
@@ -40,7 +41,8 @@ def norm_flags(case: Case) -> Iterable[Finding]:
         if unused and flag != "final_norm":
             hurt = True
             title = f"{unused[0]} is in the weights, but {flag} is not set: no server applies it, and training did"
-            yield Finding("norm-flags", KIND, ERROR, title, evidence, f"config.json: {written}", _FLAGS, "wiring", 86)
+            fix = f"{case.files.table_name}: {nested if is_nested(case.files.table) else flat}"
+            yield Finding("norm-flags", KIND, ERROR, title, evidence, fix, _FLAGS, "wiring", 86)
         elif unused:
             hurt = True
             title = f"{unused[0]} is in the weights, but the config leaves it out in training; servers apply it"
@@ -50,7 +52,8 @@ def norm_flags(case: Case) -> Iterable[Finding]:
         elif lacking and flag in ("norm_before_fc", "fc_norm"):
             hurt = True
             title = f"{flag} is set, but {lacking[0]} is not in the weights: a server leaves it at ones"
-            fix = f"config.json: {flag} = false, or export the weights with the norm"
+            key = checkpoint.config.evidence[flag].key
+            fix = f"{case.files.table_name}: {key} = false, or export the weights with the norm"
             yield Finding("norm-flags", KIND, ERROR, title, evidence, fix, _FLAGS, "wiring", 86)
     if not hurt:
         yield Finding("norm-flags", KIND, OK, "the config uses every norm that the weights have", reports=_FLAGS)
@@ -71,7 +74,8 @@ def eps(case: Case) -> Iterable[Finding]:
     wanted = theirs if isinstance(theirs, int | float) else 1e-5
     evidence = {"flag": "rms_norm_eps", "drafter": ours, "target": theirs}
     severity = NOTE if usual else WARNING
-    yield Finding("norm-eps", KIND, severity, title, evidence, f"config.json: rms_norm_eps = {wanted:g}", weight=30)
+    fix = case.files.written_in_all("rms_norm_eps", f"{wanted:g}")
+    yield Finding("norm-eps", KIND, severity, title, evidence, fix, weight=30)
 
 
 @check("two-norms", KIND, (CKPT,))

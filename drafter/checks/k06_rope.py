@@ -5,19 +5,22 @@ On short samples a wrong base, scale or offset shows in no accuracy: only the fi
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from drafter.checkpoint.config import Fields, Rope
 from drafter.checkpoint.layer_fields import read_rope
 from drafter.checkpoint.rope_base import stored_base
 from drafter.checks.case import Case
+from drafter.checks.files import is_nested, key_in, layer_of_table
 from drafter.checks.finding import CKPT, ERROR, FILES, NOTE, OK, TCFG, WARNING, Finding
 from drafter.checks.registry import check
+from drafter.checks.rope_keys import in_new_schema, old_schema, rope_keys, text_of
 from drafter.errors import DrafterError
 
 KIND = "K06"
-INNER = "transformer_layer_config"
 _SCHEMAS = ("NVIDIA-NeMo/Automodel#2920", "sgl-project/SpecForge#742")
 # parameters that stretch positions; the others of a table are kept beside and change nothing
 _SCALES = ("factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor", "mscale_all_dim")
@@ -26,7 +29,7 @@ _SCALES = ("factor", "original_max_position_embeddings", "low_freq_factor", "hig
 @check("rope-schemas", KIND, (FILES,), _SCHEMAS)
 def rope_schemas(case: Case) -> Iterable[Finding]:
     """`rope_parameters` and `rope_theta` with `rope_scaling`: only one of them, or both, and whether they agree."""
-    layer = _layer(case.files.table)
+    layer = layer_of_table(case.files.table)
     new, old = layer.get("rope_parameters"), {key: layer.get(key) for key in ("rope_theta", "rope_scaling")}
     if not isinstance(new, Mapping) or not new:
         return
@@ -40,8 +43,9 @@ def rope_schemas(case: Case) -> Iterable[Finding]:
         plain = new.get("rope_type", "default") == "default"
         lost = f"base {new.get('rope_theta')}" if plain else f"{new.get('rope_type')}, base {new.get('rope_theta')}"
         title = f"only rope_parameters is there: SGLang before 0.5.10 reads the old keys alone and loses {lost}"
-        scaling = None if plain else {key: value for key, value in new.items() if key != "rope_theta"}
-        fix = f"config.json, beside it: rope_theta = {new.get('rope_theta')}, rope_scaling = {scaling or 'null'}"
+        fix = f"{case.files.table_name}, beside it: {text_of(old_schema(case.files.table, _read(layer)))}"
+        if is_nested(case.files.table):
+            fix = "SGLang loads no nested config: `eagle3-tui fix --for sglang` writes a flat one with both schemas"
         severity = NOTE
         if case.server is not None and case.server.name == "sglang" and case.server.before("0.5.10"):
             severity = ERROR
@@ -51,15 +55,21 @@ def rope_schemas(case: Case) -> Iterable[Finding]:
     told = _told_apart(ours, theirs, theta=layer.get("rope_theta") is not None or _inside(layer))
     if told:
         title = f"rope_parameters says {told[0]}, the old keys say {told[1]}: servers differ on which they read"
-        fix = "write the one that was trained into both: rope_theta and rope_scaling, and rope_parameters"
+        theta = layer.get("rope_theta") is not None or _inside(layer)
+        fix = _write_both(case, ours, theirs if theta else replace(theirs, base=ours.base))
         yield Finding("rope-schemas", KIND, ERROR, title, evidence, fix, _SCHEMAS, weight=53)
     else:
         yield Finding("rope-schemas", KIND, OK, "both schemas of RoPE agree", evidence, reports=_SCHEMAS)
 
 
-def _layer(table: Mapping[str, Any]) -> Mapping[str, Any]:
-    inner = table.get(INNER)
-    return inner if isinstance(inner, Mapping) else table
+def _write_both(case: Case, new: Rope, old: Rope) -> str:
+    """Both schemas with what was trained, where training's own config tells it; else either of the two."""
+    name, table = case.files.table_name, case.files.table
+    trained = case.opened.trained_config if case.opened is not None else None
+    if trained is not None:
+        return f"{name}: {rope_keys(table, trained.rope)}"
+    either = f"{name}, if the first was trained: {text_of(old_schema(table, new))}"
+    return f"{either}; if the second: {key_in(table, 'rope_parameters')} = {json.dumps(in_new_schema(old))}"
 
 
 def _inside(layer: Mapping[str, Any]) -> bool:
@@ -102,13 +112,15 @@ def rope_trained(case: Case) -> Iterable[Finding]:
     if stated != used:
         why = config.evidence["rope"].note
         title = f"training used RoPE {_words(used)}, servers read {_words(stated)} ({why})"
-        fix = f"config.json: rope_theta = {used.base:g}, after comparing --rope-base {used.base:g} and {stated.base:g}"
+        fix = f"{case.files.table_name}: {rope_keys(case.files.table, used)}, after comparing --rope-base "
+        fix += f"{used.base:g} and {stated.base:g}"
         yield Finding("rope-trained", KIND, WARNING, title, evidence, fix, reports, "wiring", 51)
     left = stored_base(case.checkpoint.tensors)
     if left is not None and abs(left[1] / used.base - 1) > left[2]:
         name, base, _ = left
         title = f"{name} was made with a RoPE base of {base:.6g}, the config says {used.base:g}"
-        fix = f"config.json: rope_theta = {base:.6g}, after comparing --rope-base {base:.6g}"
+        fix = f"{case.files.table_name}: {rope_keys(case.files.table, replace(stated, base=float(f'{base:.6g}')))}, "
+        fix += f"after comparing --rope-base {base:.6g}"
         evidence = {**evidence, name: base}
         yield Finding("rope-trained", KIND, WARNING, title, evidence, fix, reports, "wiring", 51)
 
@@ -139,7 +151,7 @@ def rope_of_target(case: Case) -> Iterable[Finding]:
     scaled = theirs.type not in ("default", "mrope") and ours.type in ("default", "mrope")
     if scaled:
         title += ": the scaling may have been lost in a conversion, which shows only in long contexts"
-    fix = "if training used the target's: copy rope_theta and rope_scaling (or rope_parameters) of the target's config"
+    fix = f"if training used the target's: {case.files.table_name}: {rope_keys(case.files.table, theirs)}"
     yield Finding("rope-of-target", KIND, WARNING, title, evidence, fix, reports, "wiring", 50 if scaled else 48)
 
 
@@ -153,7 +165,7 @@ def max_positions(case: Case) -> Iterable[Finding]:
     reports = ("vllm-project/vllm#48894", "vllm-project/vllm#23072")
     if ours < theirs:
         title = f"max_position_embeddings is {ours}, the target's {theirs}: past {ours} a server reads beyond its table"
-        fix = f"config.json: max_position_embeddings = {theirs}"
+        fix = f"{case.files.table_name}: {case.files.key('max_position_embeddings')} = {theirs}"
         yield Finding("max-positions", KIND, WARNING, title, evidence, fix, reports, weight=47)
     else:
         yield Finding("max-positions", KIND, OK, f"positions reach to {ours}, as far as the target's", evidence)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from drafter.checks.captures import servers, wrong
 from drafter.checks.case import Case
 from drafter.checks.finding import CKPT, ERROR, MISWIRED, NOTE, TCFG, WARNING, Finding
-from drafter.checks.k01_wiring import fix_of_ids, servers, trained_depths
+from drafter.checks.k01_wiring import fix_of_ids, trained_depths
 from drafter.checks.registry import check
 from drafter.errors import DrafterError
 from drafter.serving.server import Server
@@ -113,7 +114,7 @@ def served_layers(case: Case) -> Iterable[Finding]:
         title = f"{view.name} captures depths {', '.join(map(str, capture.depths))} ({source}), "
         title += f"training fed {', '.join(map(str, trained))}"
         evidence = {"server": view.name, "captures": capture.depths, "trained": trained, "notes": capture.notes}
-        severity = ERROR if case.server is not None else NOTE
+        severity = ERROR if case.server is not None and not wrong(case) else NOTE  # one error for one fault
         fix = fix_of_ids(case, trained)
         yield Finding("served-layers", "K01", severity, title, evidence, fix, reports, "orderings", 88)
     for view in views(case):

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from drafter.checkpoint.vocab_map import VocabMap
+from drafter.checks.captures import reading
 from drafter.checks.case import Case
 from drafter.checks.measure import Option
 from drafter.errors import DrafterError
@@ -38,9 +39,9 @@ BASES = (10_000.0, 500_000.0, 1_000_000.0)  # RoPE bases of the common families,
 
 
 def configured(case: Case, slots: Sequence[Slot]) -> tuple[Ordering | None, str]:
-    """The recorded slots that the config's ids select by its producer's convention, or None and why."""
-    checkpoint = case.checkpoint
-    return configured_ordering(checkpoint.config.aux_depths, slots, checkpoint.fc_inputs, last=case.target_layers)
+    """The recorded slots that the config's ids select for whoever reads them, or None and why."""
+    read = reading(case)
+    return configured_ordering(read.depths, slots, case.checkpoint.fc_inputs, read.who, case.target_layers)
 
 
 def trained(case: Case, slots: Sequence[Slot]) -> Ordering | None:

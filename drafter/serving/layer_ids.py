@@ -280,6 +280,17 @@ def _embedding(server: Server, family: Family) -> tuple[bool | None, str]:
     return None, "whether this version gives the embedding (depth 0) of this target was not read"
 
 
+def embedding_versions(server: Server, family: Family) -> str:
+    """Of which other versions of `server` depth 0 cannot be had, or nobody read it; empty where all give it."""
+    rows = [row for row in EMBEDDINGS if row.server == server.name]
+    row = next((row for row in rows if family.name in row.targets), rows[-1] if rows else None)
+    if row is None or row.works_from in (None, "0"):
+        return ""
+    if row.raises_to is None or family.assumed:
+        return f"depth 0 from {row.works_from} on; before that not read for this target"
+    return f"depth 0 needs a patch up to {row.raises_to}: TypeError"
+
+
 def _with(capture: Capture, notes: list[str], problem: str) -> Capture:
     failure = "; ".join(part for part in (capture.failure, problem) if part)
     return replace(capture, notes=tuple(dict.fromkeys((*capture.notes, *notes))), failure=failure)

@@ -321,7 +321,7 @@ def findings(folder: Path, world: World) -> dict[str, Finding]:
 def test_wrong_layers_say_what_to_write(tmp_path: Path) -> None:
     found = findings(tmp_path, healthy().ids(0, 2, 4))["configured-layers-are-not-the-trained-ones"]
     assert found.severity == "error" and "slots 1,2,3 (depths 2,4,6)" in found.title
-    assert "sglang@0.5.23: eagle_config.eagle_aux_hidden_state_layer_ids = [1, 3, 5]" in found.fix
+    assert "`eagle3-tui fix --for sglang@0.5.23 --ordering 1,2,3` writes a flat one" in found.fix  # it loads no other
     assert "vllm@0.33.0: " in found.fix and "[2, 4, 6]" in found.fix
     assert "exact paired test" in str(found.evidence["p"]) and found.evidence["rows"] == 268
 
