@@ -133,7 +133,8 @@ def test_one_bad_sample_leaves_the_others_sound() -> None:
 @pytest.mark.parametrize("name", ["healthy: flat, ids one below the depths", "healthy: no target"])
 def test_healthy(name: str) -> None:
     report = said(name)
-    assert not [f for f in report.findings if f.severity in (ERROR, WARNING)]
+    bad = [f.check for f in report.findings if f.severity in (ERROR, WARNING)]
+    assert bad == ["server-cannot-compute-it"] * ("flat" in name)  # SGLang has no norm_before_residual
     assert report.verdict_kind == "healthy"
 
 

@@ -37,7 +37,9 @@ def test_a_fault_is_named_first_or_second_and_nothing_else_is(fault: Fault, tmp_
 def test_a_healthy_drafter_has_no_error_and_no_warning(name: str, tmp_path: Path) -> None:
     report = check_world(tmp_path, HEALTHY[name]())
     assert not report.crashes, report.crashes[0][1]
-    assert not [f for f in report.findings if f.severity in (ERROR, WARNING)], brief(report)
+    bad = [f.check for f in report.findings if f.severity in (ERROR, WARNING)]
+    beside = ["server-cannot-compute-it"] * name.startswith("flat")  # SGLang has no norm_before_residual
+    assert bad == beside, brief(report)
     assert report.verdict_kind == "healthy", brief(report)
 
 
