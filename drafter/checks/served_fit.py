@@ -49,7 +49,6 @@ class Fit:
     kind: str
     rounds: Rounds
     distance: float
-    ordering: Ordering
 
 
 @dataclass(frozen=True)
@@ -112,17 +111,25 @@ def fits(case: Case, d: Diagnosis, served: float, rates: Sequence[float], drafts
         finally:
             if option.variant:
                 m.forget(option.variant)
-        found.append(Fit(label, kind, rounds, _distance(rounds, served, rates), option.ordering))
+        found.append(Fit(label, kind, rounds, _distance(rounds, served, rates)))
     trained, *others = found
-    proven = d.base.ordering if d.base.ordering != d.last.ordering else None  # the config's, which the samples refute
+    proven, least = _proven(case, d), min((one.distance for one in others), default=0.0)
 
-    def nearest(one: Fit) -> tuple[int, bool]:
-        alike = not rates and _near(one, served)  # a mean alone tells none of these from another
-        return 0 if alike else round(one.distance / SAME), one.ordering != proven
+    def nearest(one: Fit) -> tuple[bool, int]:
+        alike = _near(one, served) and (not rates or one.distance <= CLEAR * max(least, SAME))
+        return not (alike and proven and one.label.startswith(proven)), round(one.distance / SAME)
 
     ranked = sorted(others, key=nearest)  # of equals what is proven, then the usual fault
     close = tuple(one for one in ranked if _near(one, served))
     return Fits(trained, tuple(ranked), close)
+
+
+def _proven(case: Case, d: Diagnosis) -> str:
+    """How the candidate is called that other findings prove: what the named server runs, or the ordering of the config
+    where the samples refute it. Empty where there is none."""
+    if d.base.ordering == d.last.ordering:
+        return ""
+    return f"fed slots {name(d.base.ordering)}" if case.server is None else f"{case.server} ("
 
 
 def _near(one: Fit, served: float) -> bool:

@@ -18,7 +18,7 @@ DRAFTER, WIRING, FLAGS, SHIFT, ENGINE, SERVER, NONE = (
 )  # fmt: skip
 # how the drafter runs: as training computed it, as its config says, as the named server does
 TRAINED, CONFIGURED, SERVED = "trained", "configured", "served"
-BETTER = "other text than these samples, or sampling"  # why a server may accept more than they predict
+BETTER = "other text, or sampling"  # why a server may accept more than they predict
 HELD_OUT, TRAINING, UNKNOWN = "held-out", "training", "unknown"
 NEAR = 0.15  # of the accepted drafts: other prompts and sampling move a served length by about this much
 NEAR_LEAST = 0.1  # accepted drafts a round: logs are printed with two decimals over few rounds

@@ -83,3 +83,20 @@ def test_a_server_that_feeds_what_is_not_recorded_cannot_be_computed(tmp_path: P
     title = of(report, "served-length").title
     assert "cannot be computed: it feeds states that are not recorded" in title
     assert f"as {SERVER} computes it" not in title
+
+
+@pytest.mark.parametrize(("server", "first"), [(None, "fed slots 0,1,2"), (SERVER, f"{SERVER} (")])
+def test_of_what_is_equally_near_that_which_is_proven_comes_first(
+    tmp_path: Path, server: str | None, first: str
+) -> None:
+    """Next to nothing is accepted, as with many faults; that the config names other layers is known already."""
+    found = of(checked(tmp_path, flat(layer_ids=[-1, 1, 3]), 1.05, server), "served-looks-like")
+    assert len(found.evidence["not told from what is served"]) > 3
+    assert next(iter(found.evidence["nearest"])).startswith(first)
+
+
+def test_better_than_the_samples_is_no_fault(tmp_path: Path) -> None:
+    report = checked(tmp_path, flat(), 4.9)
+    title = of(report, "served-length").title
+    assert "better than these samples" in title and "other text, or sampling" in title
+    assert not report.failed and not [f for f in report.findings if f.check == "served-looks-like"]
