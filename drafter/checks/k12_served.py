@@ -88,10 +88,19 @@ def served_length(case: Case) -> Iterator[Finding]:
     if longest(case) is None:
         severity = WARNING if severity == ERROR else severity
         sentence += f" (taken as {drafts} drafts a round, as --depth has it: --flags would tell)"
-    likeness = looks_like(case)
-    if likeness is not None and likeness.alone is not None:
-        fix = f"see served-looks-like: {likeness.alone.label} is what the numbers by position show"
+    fix = _named_by_position(case) or fix
     yield Finding("served-length", kind, severity, sentence, evidence, fix, _REPORTS, "serving", 33, means)
+
+
+def _named_by_position(case: Case) -> str:
+    """The one fault that the positions of the log show, to be mended first; empty where there is none."""
+    try:
+        likeness = looks_like(case) if case.rates else None
+    except DrafterError:
+        return ""  # served-looks-like says why
+    if likeness is None or likeness.alone is None:
+        return ""
+    return f"see served-looks-like: {likeness.alone.label} is what the numbers by position show"
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import pytest
 from drafter.checks.case import asked_of
 from drafter.checks.finding import ERROR, NOTE, WARNING, Finding
 from drafter.checks.run import Report, run_checks
+from drafter.errors import SampleError
 from drafter.views import views_json
 from tests.faults.checked import brief, case_of
 from tests.faults.world import World, healthy, write_world
@@ -100,3 +101,18 @@ def test_better_than_the_samples_is_no_fault(tmp_path: Path) -> None:
     title = of(report, "served-length").title
     assert "better than these samples" in title and "other text, or sampling" in title
     assert not report.failed and not [f for f in report.findings if f.check == "served-looks-like"]
+
+
+def test_where_no_fault_can_be_compared_the_length_still_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: object) -> None:
+        raise SampleError("no round to draft in")
+
+    monkeypatch.setattr("drafter.checks.served_fit.fits", refuse)
+    session = write_world(tmp_path, flat())
+    case = case_of(session, tmp_path, 1.3)
+    case.rates = (0.2, 0.1)
+    report = run_checks(case)
+    assert of(report, "served-length").severity == ERROR
+    assert "served-looks-like" in {one.check for one in report.not_checked}
