@@ -122,7 +122,7 @@ class _Log:
     length: float
     rates: tuple[float, ...]
     flags: Asked | None
-    server: str | None
+    server: str
 
 
 def _server_log(session: Session, path: Path | None, server: str | None, served: float | None) -> _Log | None:
@@ -134,8 +134,8 @@ def _server_log(session: Session, path: Path | None, server: str | None, served:
     if served is not None:
         raise WiringError("--served beside --server-log", expected="one of the two")
     found = session.server_log(path, server or "")
-    named = f"{found.engine}@{found.version}" if found.version else None
-    cli._say(f"server log: accept length {found.mean:.2f} of {found.length.count} lines{f', {named}' if named else ''}")
+    named = f"{found.engine}@{found.version}" if found.version else found.engine
+    cli._say(f"server log: accept length {found.mean:.2f} of {found.length.count} lines, {named}")
     for warning in found.warnings:
         cli._say(f"server log: {warning}")
     asked = found.asked if found.asked is not None and found.asked.speculates else None

@@ -10,14 +10,16 @@ from dataclasses import replace
 from typing import Any
 
 from drafter.checks.case import Case
-from drafter.checks.finding import CKPT, ERROR, FILES, NOTE, OK, SRV, WARNING, Finding
+from drafter.checks.finding import CKPT, ERROR, FILES, NOTE, OK, SERVING, SRV, WARNING, Finding
 from drafter.checks.registry import check
 from drafter.errors import WiringError
 from drafter.serving.effective import CHANGED, REFUSED, UNKNOWN, WRONG, Effective, Override
 from drafter.serving.serve import drafter_facts, effective
+from drafter.serving.verdict import NOTHING_ACCEPTED
 
 KIND = "K10"
 _SEVERITY = {REFUSED: ERROR, WRONG: ERROR, CHANGED: WARNING}
+_MEANS = {ERROR: SERVING, WARNING: "", NOTE: ""}
 _REPORTS = ("sgl-project/sglang#21272", "sgl-project/sglang#8228", "Tencent/AngelSlim#15")
 
 
@@ -40,7 +42,7 @@ def flags(case: Case) -> Iterable[Finding]:
     }
     numbers |= {"max_accept_length": made.max_accept_length, "conversion": made.conversion}
     for override in made.overrides:
-        yield _finding(override, numbers)
+        yield _finding(case, override, made)
     said = f"{made.steps} step(s), {made.verified} tokens to verify, accept length at most {made.max_accept_length}"
     if not any(override.kind in _SEVERITY for override in made.overrides):
         yield Finding("flags", KIND, OK, f"{made.server}: {said}", numbers, reports=_REPORTS)
@@ -48,15 +50,31 @@ def flags(case: Case) -> Iterable[Finding]:
         yield Finding("flags", KIND, NOTE, f"{made.server} really runs {said}", numbers, reports=_REPORTS)
 
 
-def _finding(override: Override, numbers: dict[str, Any]) -> Finding:
-    title = f"{override.what}: asked {override.asked}, really {override.effective}; {override.why}"
+def _finding(case: Case, override: Override, made: Effective) -> Finding:
     evidence = {"what": override.what, "asked": override.asked, "really": override.effective, "source": override.source}
     severity = _SEVERITY.get(override.kind, NOTE)
-    weight = {REFUSED: 68, WRONG: 67}.get(override.kind, 20)
-    fix = "" if severity == NOTE else f"ask for what is meant: {override.what} {override.effective}"
+    # flags under which nothing of the drafter's is used hide whatever else is wrong
+    weight = {REFUSED: 68, WRONG: 96}.get(override.kind, 20)
+    title, fix = _title(case, override, made), _fix(override)
+    return Finding("flags", KIND, severity, title, evidence, fix, _REPORTS, "serving", weight, means=_MEANS[severity])
+
+
+def _title(case: Case, override: Override, made: Effective) -> str:
+    really = "" if override.asked == override.effective else f", really {override.effective}"
+    title = f"{override.what}: asked {override.asked}{really}; {override.why}"
+    if override.kind == WRONG and case.served is not None and case.served <= NOTHING_ACCEPTED:
+        title += f"; the served {case.served:.2f} is just that"
+    if override.kind == CHANGED and override.cure and made.max_accept_length is not None:
+        title += f"; the accept length is then at most {made.max_accept_length}"
+    return title
+
+
+def _fix(override: Override) -> str:
+    if override.cure:
+        return override.cure
     if override.kind in (REFUSED, WRONG):
-        fix = f"change {override.what}: {override.why}"
-    return Finding("flags", KIND, severity, title, {**evidence, "round": numbers}, fix, _REPORTS, "serving", weight)
+        return f"change {override.what}: {override.why}"
+    return f"ask for what is meant: {override.what} {override.effective}" if override.kind == CHANGED else ""
 
 
 @check("flags-needed", KIND, (CKPT,), ("Tencent/AngelSlim#15", "sgl-project/sglang#21272"))

@@ -7,7 +7,6 @@ what servers compute otherwise. A shape that points to a part is k12_shape's mat
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from drafter.checks.finding import (
     WARNING,
     Finding,
 )
+from drafter.checks.k13_cannot import said_of
 from drafter.checks.measure import Measured, Option, measures
 from drafter.checks.registry import FORWARD, check
 from drafter.checks.signature import LOW, ROWS, UNTOLD, WHOLE, above, signature
@@ -158,25 +158,27 @@ def _measured_on(case: Case, used: Sequence[Sample], word: str) -> dict[str, str
 
 @check("servers-compute-the-same", "K12", (CKPT, SMP), ("vllm-project/vllm#26191",), FORWARD)
 def servers(case: Case) -> Iterator[Finding]:
-    """The newest servers, and the one that is asked about: what each of their differences costs here; of a drafter
-    whose layers are configured wrongly, what is left once that is mended."""
+    """The newest servers, and the one that is asked about: what each of their differences costs here."""
     d = diagnosis(case)
-    mended = "with the right layers, " if d.found else ""
+    if d.found:
+        return
+    known = said_of(case)  # with what no key cures
     for view, after, names in worse_views(case):
+        if view in known:
+            continue
         asked = case.server is not None and str(case.server) == view
-        before = d.end
         yield Finding(
             "servers-compute-the-same",
             "K12",
-            ERROR if asked and not mended else NOTE,
-            f"{mended}{view} would score worse than trained ({names}): step 0 {before.accuracy:.3f} -> "
-            f"{after.accuracy:.3f}, accept length {before.length or 0:.2f} -> {after.length or 0:.2f}",
-            {"trained": before.said(), view: after.said()},
+            ERROR if asked else NOTE,
+            f"{view} would score worse than trained ({names}): step 0 {d.start.accuracy:.3f} -> {after.accuracy:.3f}, "
+            f"accept length {d.start.length or 0:.2f} -> {after.length or 0:.2f}",
+            {"trained": d.start.said(), view: after.said()},
             f"see `views` for each difference and its cure: {names}",
             ("vllm-project/vllm#26191", "NickL77/BaldEagle#17"),
             "serving",
             20,
-            "serving" if asked and not mended else "",
+            "serving" if asked else "",
         )
 
 
@@ -187,16 +189,9 @@ def worse_views(case: Case) -> list[tuple[str, Measured, str]]:
 
 def _worse_views(case: Case) -> Iterator[tuple[str, Measured, str]]:
     d = diagnosis(case)
-    if any(one.option.kind != "K01" for one in d.found):
-        return  # nobody knows yet what was trained
-    for view, option, names in server_views(case, d):
-        if d.found:
-            option, left = replace(option, ordering=d.last.ordering), [n for n in names.split(", ") if n != "ordering"]
-            names = ", ".join(left)
-        if not names:
-            continue
-        before, after = d.end, measures(case).measure(option, d.samples)
-        if compared(after, before, d.base, 1) is not None or before.accuracy - after.accuracy >= 0.1:
+    for view, option, names in [] if d.found else server_views(case, d):
+        after = measures(case).measure(option, d.samples)
+        if compared(after, d.start, d.base, 1) is not None or d.start.accuracy - after.accuracy >= 0.1:
             yield view, after, names
 
 

@@ -21,7 +21,7 @@ from drafter.serving.view_case import Case as ViewCase
 from drafter.serving.views import SERVERS, ServedView, served_view
 
 KIND = "K13"
-_KINDS = {
+KINDS = {
     **dict.fromkeys(("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output", "double_norm"), "K05"),
     **dict.fromkeys(("final_norm", "upper_norms", "qk_norm"), "K05"),
     **dict.fromkeys(("rope", "positions", "window"), "K06"),
@@ -73,20 +73,20 @@ def served_otherwise(case: Case) -> Iterable[Finding]:
             yield Finding("served-refused", KIND, severity, title, {"server": view.name}, weight=69)
             continue
         for found in view.differences:
-            if found.name == "embedding" and _same_embedding(case):
+            if found.name == "embedding" and same_embedding(case):
                 continue
             hurts = WARNING if found.name in _MILD else ERROR
             fix = found.cure.removeprefix(CANNOT) if found.cure.startswith(CANNOT) else found.cure
             title = f"{found.why}: {found.name} is {found.trained} in training, {found.served} there"
             evidence = {"server": view.name, "switch": found.name, "trained": found.trained, "served": found.served}
-            kind = _KINDS.get(found.name, KIND)
+            kind = KINDS.get(found.name, KIND)
             severity = hurts if named and found.computed else NOTE
             means = MISWIRED if named else ""
             reports = _REPORTS.get(found.name, ())
             yield Finding("served-otherwise", kind, severity, title, evidence, fix, reports, "wiring", 62, means)
 
 
-def _same_embedding(case: Case) -> bool:
+def same_embedding(case: Case) -> bool:
     """Whether the drafter's own embedding is the target's, so that it does not matter which is taken."""
     from drafter.checks.rows import compare_rows
 

@@ -6,57 +6,77 @@ from collections.abc import Iterator
 
 from drafter.checks.case import Case
 from drafter.checks.explain import diagnosis
-from drafter.checks.finding import CKPT, NOTE, REF, SERVING, SMP, WARNING, Finding
-from drafter.checks.k12_served import drafts_of
+from drafter.checks.finding import CKPT, ERROR, NOTE, REF, SERVING, SMP, WARNING, Finding
+from drafter.checks.k12_served import compare
+from drafter.checks.program_faults import WRONG
 from drafter.checks.registry import FORWARD, check
-from drafter.checks.served_fit import Fit, Fits, fits
-from drafter.serving.verdict import near
-from drafter.wiring import SWITCHES
+from drafter.checks.served_fit import Fit, Fits, looks_like
+from drafter.wiring import SWITCHES, Ordering
 
 REPORTS = ("NickL77/BaldEagle#17", "vllm-project/vllm-ascend#2793")
 NAMED = 5  # candidates that the evidence holds
-CLEAR = 2.0  # a second one that is so many times as far leaves the first alone
 
 
 @check("served-looks-like", "K13", (CKPT, SMP, REF), REPORTS, FORWARD)
-def looks_like(case: Case) -> Iterator[Finding]:
+def served_looks_like(case: Case) -> Iterator[Finding]:
     """Only where the drafter itself would do better than what is served."""
-    assert case.served is not None
-    d = diagnosis(case)
-    drafts = len(case.rates) or drafts_of(case)
-    found = fits(case, d, case.served, case.rates, drafts)
-    length = found.as_trained.rounds.length
-    if case.served >= length or near(case.served, length):
+    likeness = looks_like(case)
+    if likeness is None:
         return
-    alone = bool(case.rates) and _clearly(found)
-    first = found.ranked[0]
+    found, alone, first = likeness.fits, likeness.alone, likeness.fits.ranked[0]
+    length, switch = found.as_trained.rounds.length, first.label.partition(" ")[0]
     yield Finding(
         "served-looks-like",
-        first.kind if alone else "K13",
-        WARNING if alone else NOTE,
+        "K13" if alone is None else first.kind,
+        _severity(case, alone),
         f"{_said(case, found, alone)}; the drafter itself would reach {length:.2f}",
         {
-            "switch": first.label.partition(" ")[0] if first.label.partition(" ")[0] in SWITCHES else "",
+            "switch": switch if switch in SWITCHES else "",
             "nearest": {one.label: _numbers(one) for one in found.ranked[:NAMED]},
             "served": _served(case),
             "the drafter itself": _numbers(found.as_trained),
-            "drafts a round": drafts,
+            "drafts a round": likeness.drafts,
             "rounds": found.as_trained.rounds.rounds,
             "not told from what is served": [one.label for one in found.close],
             "tried": f"{len(found.ranked)} single changes",
         },
-        "set the nearest as a switch (Wiring, or its option) and compare by position; other text than the samples was "
-        "served" + ("" if case.rates else ": a log with acceptance by position, as vLLM writes it, tells more"),
+        _fix(case, alone),
         REPORTS,
         "orderings" if first.kind == "K01" else "wiring",
-        32,
-        SERVING if alone else "",
+        32 if alone is None else 34,  # before served-length, which it explains
+        "" if alone is None else SERVING,
     )
 
 
-def _said(case: Case, found: Fits, alone: bool) -> str:
+def _severity(case: Case, alone: Fit | None) -> str:
+    """Of a fault that is named alone as bad as what it explains, so that its cure comes first."""
+    if alone is None:
+        return NOTE
+    compared = compare(case)
+    return ERROR if compared is not None and compared.severity == ERROR else WARNING
+
+
+def _fix(case: Case, alone: Fit | None) -> str:
+    """The cure of the one that is named, else how to tell the candidates apart."""
+    if alone is not None:
+        name, _, value = alone.label.partition(" ")
+        _, cure = WRONG.get((name, value), ("", ""))
+        if not cure and alone.kind == "K01":
+            cure = f"the server feeds other layers: make it capture slots {','.join(map(str, _own(case)))}"
+        return cure or f"whatever serves must not compute {alone.label}; set it in Wiring and compare by position"
+    return (
+        "set the nearest as a switch (Wiring, or its option) and compare by position; other text than the samples was "
+        "served" + ("" if case.rates else ": a log with acceptance by position, as vLLM writes it, tells more")
+    )
+
+
+def _own(case: Case) -> Ordering:
+    return diagnosis(case).last.ordering
+
+
+def _said(case: Case, found: Fits, alone: Fit | None) -> str:
     served, nearest = f"a served accept length of {case.served:.2f}", [_words(one) for one in found.ranked[:2]]
-    if alone:
+    if alone is not None:
         return f"{served} looks like: {nearest[0]}, position by position"
     if not case.rates:
         return f"{served} alone does not tell its cause; nearest of {len(found.ranked)} single faults: " + ", ".join(
@@ -65,15 +85,6 @@ def _said(case: Case, found: Fits, alone: bool) -> str:
     if found.close:
         return f"{served} is what {len(found.close)} single faults would give, nearest: {', '.join(nearest)}"
     return f"{served} is what no single fault would give; nearest: {', '.join(nearest)}"
-
-
-def _clearly(found: Fits) -> bool:
-    """Whether one is close, and the next differs much more from what is served; what computes the same is one."""
-    if not found.close:
-        return False
-    first = found.close[0]
-    others = [one for one in found.close[1:] if one.rounds.rates != first.rounds.rates]
-    return not others or others[0].distance > CLEAR * max(first.distance, 0.02)
 
 
 def _words(one: Fit) -> str:

@@ -14,6 +14,7 @@ from drafter.checks.explain import Explanation, compared, diagnosis
 from drafter.checks.finding import CKPT, ERROR, MISWIRED, NOTE, SERVING, SMP, Finding
 from drafter.checks.measure import Measured, measures
 from drafter.checks.options import KIND_OF, trained_wiring
+from drafter.checks.program_faults import WRONG
 from drafter.checks.registry import FORWARD, check
 
 REPORTS = (
@@ -22,48 +23,6 @@ REPORTS = (
     "sgl-project/SpecForge#455",
     "vllm-project/vllm-ascend#2793",
 )
-_WRONG = {  # (switch, value that is wrong): what such a program does, what to mend in it
-    ("row_ids", "same"): (
-        "each recorded row is fed its own token instead of the next one",
-        "shift the ids by one before they are embedded: the state after x[t] stands beside x[t+1]",
-    ),
-    ("feedback", "first"): (
-        "later steps are fed the states of the target again instead of the drafter's own",
-        "feed the drafter's last hidden state back, before its final norm unless norm_output says otherwise",
-    ),
-    ("feedback", "through_fc"): (
-        "the state that is fed back passes fc again",
-        "fc belongs before the first step alone: what comes back is already as wide as the drafter",
-    ),
-    ("fed_ids", "draft"): (
-        "a draft is fed back by its number in the draft vocabulary",
-        "apply d2t (target id = draft id + d2t[draft id]) before the draft is embedded",
-    ),
-    ("draft_keys", "forgotten"): (
-        "a later step does not see the keys of the chain's earlier drafts",
-        "keep each draft step's keys and values in the cache until the round is verified",
-    ),
-    ("draft_keys", "alone"): (
-        "a later step does not see the text before it",
-        "give every draft step the drafter's cache of the whole text: look at slot mapping and block tables",
-    ),
-    ("positions", "constant"): (
-        "the position of a later step is that of the first",
-        "add one to the rotary position with each draft step",
-    ),
-    ("positions", "late"): (
-        "the position of a later step is one too high",
-        "let draft step k of the row at t stand at t + k; SGLang does since 0.5.12",
-    ),
-    ("residual", "lost_between"): (
-        "the layers above the first are given the MLP's output without its residual",
-        "pass the residual on to every layer, whatever its index",
-    ),
-    ("residual", "lost_at_end"): (
-        "the last layer's output lacks its residual",
-        "add the residual before the final norm and before the state is fed back",
-    ),
-}
 
 
 @check("a-program-computes-something-else", "K13", (CKPT, SMP), REPORTS, FORWARD)
@@ -77,10 +36,10 @@ def _finding(case: Case, one: Explanation) -> Finding:
     name, _, value = one.option.label.partition(" ")
     was = case.switches.get(name)
     if was is not None:
-        what, fix = _WRONG.get((name, was), ("", f"whatever serves must compute {name} {value}"))
+        what, fix = WRONG.get((name, was), ("", f"whatever serves must compute {name} {value}"))
         title, between = f"with {name} {was} it predicts less than with {value}", "against"
     else:
-        what, fix = _WRONG.get((name, value), ("", f"it computes {name} {value}"))
+        what, fix = WRONG.get((name, value), ("", f"it computes {name} {value}"))
         title, between = f"the weights were trained by a program with {name} {value}", "->"
         fix = f"mend the training: {fix}; or serve with a program that does the same"
     return Finding(

@@ -1,7 +1,8 @@
 """Which single fault would give the accept length, and the accepted shares by position, that a server shows.
 
 Each candidate is drafted over the same rounds as the drafter itself; how far its numbers lie from the served ones ranks
-it. Other text than the samples' was served, so that near is all that can be said. Knows no finding.
+it. Other text than the samples' was served, so that near is all that can be said. Of what is equally near, that which
+the samples prove by themselves comes first. Knows no finding.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from torch import Tensor
 
 from drafter.checks import options
 from drafter.checks.case import Case
-from drafter.checks.explain import Diagnosis
+from drafter.checks.explain import Diagnosis, diagnosis
 from drafter.checks.k12_gap import seen_and_unseen, server_views
 from drafter.checks.measure import Measures, Option, measures
+from drafter.checks.served_view import drafts_of
 from drafter.drafting.free import leading_right
 from drafter.errors import DrafterError
 from drafter.sample.sample import Sample
@@ -25,6 +27,7 @@ from drafter.serving.verdict import near
 from drafter.wiring import Ordering, name
 
 SAME = 0.02  # drafts a round: logs are printed with two decimals
+CLEAR = 2.0  # a second one that is so many times as far leaves the first alone
 MOST_LAYERS = 20  # orderings of the recorded slots, in ascending order as servers feed them, that are tried
 
 
@@ -58,6 +61,40 @@ class Fits:
     close: tuple[Fit, ...]
 
 
+@dataclass(frozen=True)
+class Likeness:
+    """What is served looks like one of `fits`, with `drafts` a round; `alone` is the one fault that the positions of
+    a log show, None where they do not tell or are not known."""
+
+    fits: Fits
+    drafts: int
+    alone: Fit | None
+
+
+def looks_like(case: Case) -> Likeness | None:
+    """None where the drafter itself does no better than what is served. Raises DrafterError as `fits` does."""
+    return case.once("looks like", lambda: _looks_like(case))
+
+
+def _looks_like(case: Case) -> Likeness | None:
+    assert case.served is not None
+    drafts = len(case.rates) or drafts_of(case)
+    found = fits(case, diagnosis(case), case.served, case.rates, drafts)
+    length = found.as_trained.rounds.length
+    if case.served >= length or near(case.served, length):
+        return None
+    return Likeness(found, drafts, found.ranked[0] if case.rates and _clearly(found) else None)
+
+
+def _clearly(found: Fits) -> bool:
+    """Whether one is close, and the next differs much more from what is served; what computes the same is one."""
+    if not found.close:
+        return False
+    first = found.close[0]
+    others = [one for one in found.close[1:] if one.rounds.rates != first.rounds.rates]
+    return not others or others[0].distance > CLEAR * max(first.distance, 0.02)
+
+
 def fits(case: Case, d: Diagnosis, served: float, rates: Sequence[float], drafts: int) -> Fits:
     """Raises DrafterError where the samples have no round to draft in."""
     m, samples = measures(case), _samples(case, d)
@@ -76,9 +113,23 @@ def fits(case: Case, d: Diagnosis, served: float, rates: Sequence[float], drafts
                 m.forget(option.variant)
         found.append(Fit(label, kind, rounds, _distance(rounds, served, rates)))
     trained, *others = found
-    ranked = sorted(others, key=lambda one: round(one.distance / SAME))  # of equals the usual fault first
+    proven, least = _proven(case, d), min((one.distance for one in others), default=0.0)
+
+    def nearest(one: Fit) -> tuple[bool, int]:
+        alike = _near(one, served) and (not rates or one.distance <= CLEAR * max(least, SAME))
+        return not (alike and proven and one.label.startswith(proven)), round(one.distance / SAME)
+
+    ranked = sorted(others, key=nearest)  # of equals what is proven, then the usual fault
     close = tuple(one for one in ranked if _near(one, served))
     return Fits(trained, tuple(ranked), close)
+
+
+def _proven(case: Case, d: Diagnosis) -> str:
+    """How the candidate is called that other findings prove: what the named server runs, or the ordering of the config
+    where the samples refute it. Empty where there is none."""
+    if d.base.ordering == d.last.ordering:
+        return ""
+    return f"fed slots {name(d.base.ordering)}" if case.server is None else f"{case.server} ("
 
 
 def _near(one: Fit, served: float) -> bool:

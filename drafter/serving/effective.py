@@ -38,7 +38,8 @@ class Override:
     """One thing that is not as asked. `kind`: changed (silently or with a warning in the log), refused (the server
     does not start), wrong (it runs, and the drafter is fed or used wrongly), note (as asked, but worth knowing).
 
-    `source` names where the rule stands and the versions that have it.
+    `source` names where the rule stands and the versions that have it. `cure` are the flags to write, where it is known
+    what was meant.
     """
 
     what: str
@@ -47,6 +48,7 @@ class Override:
     why: str
     source: str
     kind: str = CHANGED
+    cure: str = ""
 
 
 def shown(value: object) -> str:

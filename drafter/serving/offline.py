@@ -181,7 +181,8 @@ def judge(
 def _offline(view: str, kind: str, found: Curve) -> Offline:
     """A log's mean is one of rounds, not of rows: the walk, where there is one."""
     length, how = (sum(found.joint) + 1, "mean of rows") if found.walk is None else (found.walk, "walk")
-    return Offline(length, found.drafts, view, kind, found.rows, found.joint, how)
+    who = f"{found.name} computes it" if view == SERVED else ""
+    return Offline(length, found.drafts, view, kind, found.rows, found.joint, how, who)
 
 
 def curve_json(found: Curve | None, drafts: int | None) -> Json | None:

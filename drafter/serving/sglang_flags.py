@@ -33,6 +33,8 @@ _AUTO: dict[str, tuple[frozenset[str], Triple]] = {
     "0.5.23": (_LATER_CHAINS, _CHAIN),
 }
 _AUTO_WIDE = frozenset({"LlamaForCausalLM", "Grok1ForCausalLM", "Grok1VForCausalLM"})
+_EAGLE3 = "--speculative-algorithm EAGLE3"
+_USUAL_STEPS = 3  # of the chain that servers choose by themselves
 _ONE_BRANCH = "one branch"  # 0.4.6 lowered K where later versions refuse
 _PAGED: dict[str, str | frozenset[str]] = {
     "0.4.6.post5": _ONE_BRANCH,
@@ -71,8 +73,11 @@ class _Round:
     overrides: list[Override] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def say(self, kind: str, what: str, asked: object, effective: object, why: str, source: str = "") -> None:
-        self.overrides.append(Override(what, shown(asked), shown(effective), why, source or self.place.words, kind))
+    def say(
+        self, kind: str, what: str, asked: object, effective: object, why: str, source: str = "", cure: str = ""
+    ) -> None:
+        source = source or self.place.words
+        self.overrides.append(Override(what, shown(asked), shown(effective), why, source, kind, cure))
 
     @property
     def place(self) -> Ruled[str]:
@@ -98,7 +103,7 @@ def _algorithm(state: _Round) -> None:
     if asked is None:
         state.algorithm = "none"
         why = "without --speculative-algorithm the server drafts nothing, whatever the other flags say"
-        return state.say(WRONG, "algorithm", None, "none", why)
+        return state.say(WRONG, "algorithm", None, "none", why, cure=_EAGLE3)
     state.algorithm = asked.upper() if not state.server.before("0.5.14") else asked
     if state.algorithm == "NEXTN":
         state.algorithm = "EAGLE"
@@ -110,7 +115,7 @@ def _algorithm(state: _Round) -> None:
             f"the head is EAGLE-3: under EAGLE it is fed one state instead of {takes} that fc takes, fc is skipped "
             "without a word, and the accept length is 1.00; write EAGLE3"
         )
-        state.say(WRONG, "algorithm", asked, "EAGLE", why, "sgl-project/sglang#21272")
+        state.say(WRONG, "algorithm", asked, "EAGLE", why, "sgl-project/sglang#21272", _EAGLE3)
     elif state.algorithm not in ("EAGLE", "EAGLE3"):
         state.notes.append(f"the algorithm {asked} is not one of those whose rules were read (EAGLE, EAGLE3)")
     if facts.parallel:
@@ -121,7 +126,8 @@ def _algorithm(state: _Round) -> None:
 def _draft_model(state: _Round) -> None:
     if state.asked.algorithm is not None and state.asked.draft_model is None and state.algorithm == "EAGLE3":
         why = "without --speculative-draft-model-path there is no drafter: some servers load the target as one"
-        state.say(WRONG, "draft model", None, "none", why, "sgl-project/sglang#36528")
+        cure = "--speculative-draft-model-path DRAFTER"
+        state.say(WRONG, "draft model", None, "none", why, "sgl-project/sglang#36528", cure)
 
 
 def _adaptive(state: _Round) -> None:
@@ -233,8 +239,16 @@ def _clamp(state: _Round) -> None:
     )
     rule = ruled(state.server, _CLAMP)
     source = f"{state.source(rule)} (all versions read, {next(iter(_PLACE))} to {list(_PLACE)[-1]})"
-    state.say(CHANGED, "draft tokens", state.tokens, state.steps + 1, why, source)
+    state.say(CHANGED, "draft tokens", state.tokens, state.steps + 1, why, source, _chain_meant(state))
     state.tokens = state.steps + 1
+
+
+def _chain_meant(state: _Round) -> str:
+    """Flags of a chain that is as deep as the draft tokens ask for, at most as deep as is usual; the steps stay where
+    they are no fewer."""
+    wanted = (state.tokens or 0) - 1  # drafts, without the root
+    steps = max(state.steps or 0, min(wanted, _USUAL_STEPS))
+    return f"--speculative-num-steps {steps} --speculative-num-draft-tokens {steps + 1}"
 
 
 def _tree(state: _Round) -> None:

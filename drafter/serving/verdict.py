@@ -16,7 +16,9 @@ from drafter.serving.expect import curve_length
 DRAFTER, WIRING, FLAGS, SHIFT, ENGINE, SERVER, NONE = (
     "drafter", "wiring", "flags", "data shift", "engine", "server", "none",
 )  # fmt: skip
-TRAINED, SERVED = "trained", "served"
+# how the drafter runs: as training computed it, as its config says, as the named server does
+TRAINED, CONFIGURED, SERVED = "trained", "configured", "served"
+BETTER = "other text, or sampling"  # why a server may accept more than they predict
 HELD_OUT, TRAINING, UNKNOWN = "held-out", "training", "unknown"
 NEAR = 0.15  # of the accepted drafts: other prompts and sampling move a served length by about this much
 NEAR_LEAST = 0.1  # accepted drafts a round: logs are printed with two decimals over few rounds
@@ -31,7 +33,9 @@ NOTHING_ACCEPTED = 1.02
 class Offline:
     """An accept length without a server. `joint`: P(the first i drafts are right), with which other K can be told.
 
-    view: `trained` (as training computed it) or `served` (as the server does). samples: what they were to training.
+    view: `trained` (as training computed it), `served` (as the server does) or `configured` (as the config says, where
+    no server is known). samples: what they were to training. who: the view in words, e.g. `as sglang@0.5.14 computes
+    it`.
     rounds: how many rows or rounds it is a mean of, None where not known. how: what it is a mean of, in words, if that
     is known: of the rounds of the text (`walk`, what a log counts), or of rows.
     """
@@ -43,6 +47,7 @@ class Offline:
     rounds: int | None = None
     joint: tuple[float, ...] = ()
     how: str = ""
+    who: str = ""
 
     def at(self, drafts: int) -> float | None:
         """The accept length with another number of drafts, None where it cannot be told."""
@@ -124,6 +129,7 @@ class _Compared:
     def __init__(self, offline: Sequence[Offline], served: float, drafts: int, longest: int | None, tree: bool) -> None:
         self.served, self.drafts, self.longest, self.tree = served, drafts, longest, tree
         self.lengths: dict[tuple[str, str], float] = {}
+        self.who = {SERVED: "as this server computes it", CONFIGURED: "as the config says"}
         self.reasons: list[str] = [f"served {served:.2f} with {drafts} draft(s) a round"]
         self.missing: list[str] = []
         for one in offline:
@@ -132,6 +138,8 @@ class _Compared:
 
     def _take(self, one: Offline) -> None:
         length = one.at(self.drafts)
+        if one.who:
+            self.who[one.view] = one.who
         name = f"offline {one.view} view on {one.samples} samples"
         if length is None:
             self.missing.append(f"{name} with {self.drafts} draft(s), not {one.drafts}")
@@ -145,11 +153,14 @@ class _Compared:
     def decide(self) -> Verdict:
         if self.tree:
             self.reasons.append("the server drafts a tree: a chain's offline length is a lower bound of it")
-        for rule in (self._limit, self._nothing, self._served_view, self._as_expected, self._shifted, self._below):
+        rules = (self._limit, self._nothing, self._served_view, self._configured)
+        for rule in (*rules, self._as_expected, self._shifted, self._below):
             found = rule()
             if found is not None:
                 return found
-        return self._say(NONE, "no verdict: served is above what the samples predict", "samples like the traffic")
+        return self._say(
+            NONE, f"served is better than what these samples predict: {BETTER}", "samples like the traffic"
+        )
 
     def _say(self, kind: str, sentence: str, *missing: str) -> Verdict:
         every = dict.fromkeys([*missing, *self.missing])
@@ -183,21 +194,38 @@ class _Compared:
 
     def _served_view(self) -> Verdict | None:
         """What the server's own function predicts decides between wiring and engine, on text that was not trained."""
-        predicted = self.lengths.get((SERVED, HELD_OUT), self.lengths.get((SERVED, UNKNOWN)))
+        predicted, trained = self._on_new_text(SERVED), self._on_new_text(TRAINED)
         if predicted is None:
             return None
-        trained = self.lengths.get((TRAINED, HELD_OUT), self.lengths.get((TRAINED, UNKNOWN)))
         if not near(self.served, predicted) and self.served < predicted:
-            where = f"served {self.served:.2f}, the served view predicts {predicted:.2f}"
+            where = f"{self.who[SERVED]} {predicted:.2f}, served {self.served:.2f}"
             return self._say(ENGINE, f"the engine: {where}; neither drafter nor wiring explains it")
         if trained is None or trained <= predicted or near(trained, predicted):
             return None
-        found = f"as trained {trained:.2f}, as this server computes it {predicted:.2f}, served {self.served:.2f}"
+        found = f"as trained {trained:.2f}, {self.who[SERVED]} {predicted:.2f}, served {self.served:.2f}"
         if near(self.served, predicted):
             return self._say(WIRING, f"the wiring: {found}")
         if not near(self.served, trained) and self.served - predicted < trained - self.served:
             between = "the wiring is wrong, and the server is not quite what its view says"
             return self._say(WIRING, f"the wiring: {found}; {between}", "the server's exact version, flags and config")
+        return None
+
+    def _on_new_text(self, view: str) -> float | None:
+        return self.lengths.get((view, HELD_OUT), self.lengths.get((view, UNKNOWN)))
+
+    def _configured(self) -> Verdict | None:
+        """What the config says where no server is known: it explains what is served, or the server must be named."""
+        predicted, trained = self._on_new_text(CONFIGURED), self._on_new_text(TRAINED)
+        if predicted is None or trained is None or trained <= predicted or near(trained, predicted):
+            return None
+        found = f"as trained {trained:.2f}, {self.who[CONFIGURED]} {predicted:.2f}, served {self.served:.2f}"
+        if near(self.served, predicted):
+            return self._say(WIRING, f"the wiring: {found}")
+        if self.served < predicted:
+            more = "the config does not explain all of it"
+            return self._say(SERVER, f"look at the server: {found}; {more}", "the server and its version")
+        if not near(self.served, trained) and self.served - predicted < trained - self.served:
+            return self._say(WIRING, f"the wiring: {found}", "the server and its version")
         return None
 
     def _as_expected(self) -> Verdict | None:
@@ -227,7 +255,11 @@ class _Compared:
         length = self._trained()
         if length is None:
             return self._say(NONE, "no verdict: the trained view is not known", "an offline length, trained view")
-        if near(self.served, length) or self.served > length:
+        better = self.served > length and not near(self.served, length)
+        if better and (TRAINED, TRAINING) not in self.lengths:
+            found = f"served {self.served:.2f} is better than these samples ({length:.2f}): {BETTER}"
+            return self._say(NONE, f"as good as expected, or better: {found}")
+        if near(self.served, length) or better:
             if self._good(length):
                 return self._say(NONE, f"as expected: offline {length:.2f}, served {self.served:.2f}")
             kind = DRAFTER if (TRAINED, TRAINING) in self.lengths else NONE

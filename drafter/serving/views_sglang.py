@@ -15,7 +15,7 @@ _PATCH = f"{CANNOT}patch the server, serve with vLLM"
 
 def residual(case: Case) -> Difference | None:
     why = f"SGLang to {NEWEST} has no norm_before_residual: the residual is always fc's raw output"
-    return case.differs("norm_before_residual", False, why, f"{_PATCH}, or train with norm_before_residual false")
+    return case.differs("norm_before_residual", False, why, f"{_PATCH}, or retrain with norm_before_residual false")
 
 
 def embedding(case: Case) -> Difference | None:

@@ -10,6 +10,7 @@ from drafter.serving.rules import ruled
 from drafter.serving.server import Server
 
 _PLACE = {"0.33.0": "config/speculative.py"}
+_EAGLE3 = '--speculative-config: "method": "eagle3"'
 
 
 @dataclass
@@ -24,10 +25,12 @@ class _Config:
     overrides: list[Override] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def say(self, kind: str, what: str, asked: object, effective: object, why: str, source: str = "") -> None:
+    def say(
+        self, kind: str, what: str, asked: object, effective: object, why: str, source: str = "", cure: str = ""
+    ) -> None:
         rule = ruled(self.server, _PLACE)
         place = source or f"{rule.value}, {rule.words}"
-        self.overrides.append(Override(what, shown(asked), shown(effective), why, place, kind))
+        self.overrides.append(Override(what, shown(asked), shown(effective), why, place, kind, cure))
 
 
 def effective_vllm(asked: Asked, server: Server, drafter: DrafterFacts) -> Effective:
@@ -56,10 +59,10 @@ def _method(state: _Config) -> None:
     if state.method == "eagle" and facts.is_eagle3 is not False:
         head = "the head is EAGLE-3" if facts.is_eagle3 else "an EAGLE-3 head"
         why = f"{head} needs method eagle3: as eagle another class is looked for, or fc is fed one state"
-        state.say(WRONG if facts.is_eagle3 else NOTE, "method", asked, "eagle", why, "Tencent/AngelSlim#15")
+        state.say(WRONG if facts.is_eagle3 else NOTE, "method", asked, "eagle", why, "Tencent/AngelSlim#15", _EAGLE3)
     if state.method == "draft_model" and facts.is_eagle3:
         why = "an EAGLE-3 head is no language model of its own: write method eagle3"
-        state.say(WRONG, "method", asked, "draft_model", why)
+        state.say(WRONG, "method", asked, "draft_model", why, cure=_EAGLE3)
     if state.method == "eagle3" and state.asked.draft_model is None and not from_config:
         state.say(REFUSED, "draft model", None, "none", "a number of speculative tokens without a draft model")
 

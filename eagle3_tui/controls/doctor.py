@@ -21,6 +21,8 @@ from eagle3_tui.worker import warm_torch
 
 if TYPE_CHECKING:
     from drafter.files.find import Found
+    from drafter.serving.flags import Asked as Flags
+    from drafter.serving.server_log import ServerLog
     from eagle3_tui.controller import Controller
     from eagle3_tui.worker import Job
 
@@ -35,6 +37,7 @@ _PROGRESS_SECONDS = 0.2
 class Asked:
     """What the checks are about; other findings follow from another one. `sample` is None for all listed ones.
 
+    `flags` are those that the server's log tells where no line was typed, `server` is the log's where none was named.
     `switches` are those that were set on the trained wiring when the user asked: trying one elsewhere begins no checks.
     """
 
@@ -46,6 +49,7 @@ class Asked:
     server: str
     served: float | None
     rates: tuple[float, ...] = ()
+    flags: Flags | None = None
     switches: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 
 
@@ -121,7 +125,11 @@ class DoctorControl:
 
     def again(self) -> None:
         """Check once more, with the sample that is open and the switches that are set."""
+        pooled = self._all_samples and self._state.asked is not None
         self._restart(all_samples=False)
+        sample = self._controller.state.sample
+        if pooled and sample is not None:
+            self._controller.say(f"checking with {sample.path.name} alone: a checks all listed samples")
 
     def check_all(self) -> None:
         """Check with all listed samples, as many as the checks take."""
@@ -152,7 +160,11 @@ class DoctorControl:
         serving, log = state.serving, state.serving.log
         line = serving.line if serving.asked is not None and serving.asked.speculates else ""
         served, rates = (log.mean, log.per_position) if log is not None else (None, ())
-        return Asked(found, sample, options.mask, options.supervised, line, serving.server, served, rates)
+        server = serving.server or _server_of(log, line)
+        flags = log.asked if log is not None and not line else None
+        if flags is not None and not flags.speculates:
+            flags = None
+        return Asked(found, sample, options.mask, options.supervised, line, server, served, rates, flags)
 
     def _switched(self) -> tuple[tuple[str, str], ...]:
         """The switches in force that are not as trained."""
@@ -188,7 +200,7 @@ class DoctorControl:
                 news.poll,
                 on_finding=news.found,
                 on_check=news.check,
-                flags=asked.line or None,
+                flags=asked.line or asked.flags,
                 server=asked.server or None,
                 served=asked.served,
                 rates=asked.rates,
@@ -222,6 +234,15 @@ class DoctorControl:
         priority = _LAST if done else _QUICK
         controller.submit("checking", work, GROUP, priority, put, failed, show)
         controller.tell("checks")
+
+
+def _server_of(log: ServerLog | None, line: str) -> str:
+    """The server that wrote the log: its version, else the engine alone; a launch line tells its engine itself."""
+    if log is None:
+        return ""
+    if log.version:
+        return f"{log.engine}@{log.version}"
+    return log.engine if not line else ""
 
 
 class _Reporter:

@@ -30,7 +30,7 @@ _TALL = 32  # lines of the screen from which it is tall
 
 class DoctorView(PanesView):
     PANES = ("findings", "not checked")
-    HINTS = "enter see it  tab pane  f severities  a all samples  r again  F flags  ? help"
+    HINTS = "enter see it  tab pane  f severities  a all  r again  F flags  V server  ? help"
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f", "severities", "Severities", id="doctor.severities", tooltip="show all, all but ok, or what hurts"),

@@ -22,7 +22,7 @@ _USUAL = {
     **dict.fromkeys(("K10", "K13"), "serving"),
 }
 _SAME = {"checkpoint": "checkpoints", "sample": "samples"}
-_PANES = {"K04": "config", "K06": "config", "K02": "tensors", "K07": "tensors", "K11": "tensors", "K03": "tensors"}
+_PANES = {"K04": "config", "K06": "config", "K02": "tensors", "K07": "tensors", "K11": "tensors"}
 _SERVING = {"K10": "flags", "K13": "views"}
 _SLOT, _ORDERING = re.compile(r"\bslot (\d+)\b"), re.compile(r"\bslots (\d+(?:,\d+)+)\b")
 
@@ -34,6 +34,9 @@ class Jump:
     view: str
     pane: str = ""
     rows: tuple[str, ...] = ()
+
+
+_MAP = Jump("checkpoints", "config", ("vocab map",))  # the row that says how d2t and t2d read
 
 
 def jump(finding: Finding) -> Jump | None:
@@ -59,6 +62,8 @@ def _in_checkpoints(finding: Finding) -> Jump:
     missing = finding.evidence.get("missing")
     if missing and isinstance(missing, Mapping | list | tuple):
         return Jump("checkpoints", "config", tuple(map(str, missing)))
+    if finding.kind == "K03":
+        return _MAP
     if "tensor" in finding.evidence:
         return Jump("checkpoints", "tensors", (str(finding.evidence["tensor"]),))
     return Jump("checkpoints", _PANES.get(finding.kind, "runs"), tuple(map(str, finding.evidence)))

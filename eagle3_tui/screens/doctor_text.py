@@ -23,7 +23,7 @@ LEGEND = [
 SHOWN = {"all": SEVERITIES, "without ok": (ERROR, WARNING, NOTE), "errors and warnings": (ERROR, WARNING)}
 _PLURALS = {ERROR: "errors", WARNING: "warnings", NOTE: "notes", OK: "ok"}
 _INSTEAD = (  # what the command line takes, and the key that takes it here
-    ("--flags", "here: F takes the launch line, V the server"),
+    ("--flags", "here: F takes the launch line, V the server, l in Serving a log that tells both"),
     ("--served", "here: l in Serving reads the server's log"),
 )
 _NARROW = 60  # columns below which a title needs the room of its kind
@@ -77,7 +77,8 @@ def summary(doctor: DoctorState, shown: str) -> str:
     if not doctor.samples:
         return f"{first}{counts}, without a sample"
     switched = "".join(f", {name} {value}" for name, value in asked.switches)
-    server = f", server {asked.server}" if asked.server else ", server of the launch line" if asked.line else ""
+    told = ", server of the launch line" if asked.line else ", server of the log" if asked.flags else ""
+    server = f", server {asked.server}" if asked.server else told
     return f"{first}{counts} on {what}, mask {asked.mask}, bonus token counted{server}{switched}"
 
 

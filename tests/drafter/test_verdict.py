@@ -10,6 +10,7 @@ from drafter.serving.effective import DrafterFacts, Effective
 from drafter.serving.flags import parse_flags
 from drafter.serving.serve import effective
 from drafter.serving.verdict import (
+    CONFIGURED,
     DRAFTER,
     ENGINE,
     FLAGS,
@@ -162,6 +163,40 @@ def test_every_combination_gives_a_kind_and_no_kind_without_both_numbers() -> No
                 assert as_served is not None and served < as_served and not near(served, as_served)
             if found.kind == SHIFT:
                 assert held_out is not None and near(served, held_out)
+
+
+@pytest.mark.parametrize(
+    ("served", "kind", "said"),
+    [
+        (1.35, WIRING, "as trained 2.06, as the config says 1.35, served 1.35"),
+        (1.0, SERVER, "the config does not explain all of it"),
+        (2.0, NONE, "no verdict: offline 2.06, served 2.00"),
+    ],
+)
+def test_without_a_server_only_the_config_is_spoken_of(served: float, kind: str, said: str) -> None:
+    found = verdict([offline(2.06, samples=UNKNOWN), offline(1.35, CONFIGURED, UNKNOWN)], served, chain(4))
+    assert found.kind == kind and said in found.sentence
+    assert "this server" not in found.sentence
+    assert any("version" in what for what in found.missing) == (kind == SERVER)
+
+
+def test_a_named_server_is_named() -> None:
+    who = "as sglang@0.5.14 computes it"
+    near_it = verdict([offline(2.06), Offline(1.0, 4, SERVED, HELD_OUT, who=who)], 1.05, chain(4))
+    assert near_it.kind == WIRING and f"{who} 1.00, served 1.05" in near_it.sentence
+    below = verdict([offline(2.06), Offline(1.9, 4, SERVED, HELD_OUT, who=who)], 1.05, chain(4))
+    assert below.kind == ENGINE and f"{who} 1.90, served 1.05" in below.sentence
+
+
+@pytest.mark.parametrize("length", [2.0, 2.6])
+def test_better_than_offline_is_fine(length: float) -> None:
+    """2.0 is below what is good for four drafts, 2.6 above: served 3.2 is better than either."""
+    for samples, said in ((UNKNOWN, "as good as expected, or better"), (HELD_OUT, "served is better than what")):
+        found = verdict([offline(length, samples=samples)], 3.2, chain(4))
+        assert found.kind == NONE and said in found.sentence and "other text" in found.sentence
+        assert "no verdict" not in found.sentence
+    trained_on = verdict([offline(1.5, samples=TRAINING)], 2.0, chain(4))
+    assert trained_on.kind == DRAFTER, "what was trained on should be better than what is served"
 
 
 def test_thresholds() -> None:

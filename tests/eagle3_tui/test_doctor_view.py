@@ -291,9 +291,15 @@ async def test_all_samples_are_checked_when_asked_for_and_one_again(story: Path)
         assert samples is not None
         assert told(doctor(app).findings) == told(checked(app, list(samples.paths)).findings) != one
         assert "on 3 listed samples pooled" in dump(app)
+        app.controller.say("")
         await pilot.press("r")
+        assert app.controller.state.message == "checking with data_1.pt alone: a checks all listed samples"
         await settle(app, pilot)
         assert told(doctor(app).findings) == one
+        app.controller.say("")
+        await pilot.press("r")
+        await settle(app, pilot)
+        assert not app.controller.state.message, "nothing is left out that was there before"
 
 
 @pytest.mark.parametrize("change", ["sample", "mask", "checkpoint"])
@@ -383,6 +389,60 @@ async def test_a_launch_line_is_checked_too(story: Path) -> None:
         assert "no such file" in app.controller.state.message and doctor(app).asked == asked
         await answer(app, pilot, "F", "a line that asks for no drafting")
         assert "flags" in {row[0] for row in rows(app, view, "skipped")} and not doctor(app).problem
+
+
+VLLM_LOG = (
+    "INFO 10-26 12:36:00 [api_server.py:1] vLLM API server version 0.11.0\n"
+    "INFO 10-26 12:36:16 [metrics.py:96] SpecDecoding metrics: Mean acceptance length: 1.10, Accepted throughput: 10 "
+    "tokens/s, Drafted throughput: 50.00 tokens/s, Accepted: 10 tokens, Drafted: 300 tokens, Per-position acceptance "
+    "rate: 0.080, 0.020, 0.000, Avg Draft acceptance rate: 3.3%\n"
+)
+SGLANG_LOG = (
+    "[2025-10-26 12:36:00] server_args=ServerArgs(model_path='t', speculative_algorithm='EAGLE3', "
+    "speculative_draft_model_path='d', speculative_num_steps=3, speculative_eagle_topk=1, "
+    "speculative_num_draft_tokens=4)\n"
+    "[2025-10-26 12:36:16] Decode batch. #running-req: 1, #token: 100, token usage: 0.01, accept len: 1.20, accept "
+    "rate: 0.30, cuda graph: True, gen throughput (token/s): 100.00, #queue-req: 0\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "server", "flags"),
+    [(VLLM_LOG, "vllm@0.11.0", False), (SGLANG_LOG, "sglang", True)],
+    ids=["vllm", "sglang"],
+)
+async def test_a_log_tells_flags_and_version_too(story: Path, text: str, server: str, flags: bool) -> None:
+    (story / "server.log").write_text(text)
+    app = story_app(story)
+    async with app.run_test(size=(80, 24)) as pilot:
+        view = await open_view(app, pilot)
+        app.controller.serving.read_log(str(story / "server.log"))
+        await settle(app, pilot)
+        asked, log = doctor(app).asked, app.controller.state.serving.log
+        assert asked is not None and log is not None and asked.server == server
+        assert ("flags" not in {row[0] for row in rows(app, view, "skipped")}) == flags
+        sample = app.controller.state.sample
+        assert sample is not None
+        report = checked(app, [sample.path], flags=log.asked, server=server, served=log.mean, rates=log.per_position)
+        assert told(doctor(app).findings) == told(report.findings)
+        other = {"vllm@0.11.0": "sglang@", "sglang": "vllm@"}[server]
+        assert not any(str(f.evidence.get("server", "")).startswith(other) for f in doctor(app).findings)
+        assert f"server {server}" in doctor_text.summary(doctor(app), "all")
+
+
+async def test_enter_on_the_vocabulary_shows_the_map(tmp_path: Path) -> None:
+    app = fault_app(
+        tmp_path, next(fault.name for fault in FAULTS if "K03" in fault.kinds and "target ids" in fault.name)
+    )
+    async with app.run_test(size=(80, 24)) as pilot:
+        view = await open_view(app, pilot)
+        at = next(i for i, f in enumerate(doctor(app).findings) if f.kind == "K03")
+        view._table("findings").move_to_row(at)
+        await pilot.press("enter")
+        await settle(app, pilot)
+        table = app.view.table()
+        assert isinstance(app.view, CheckpointsView) and table is not None and table.row is not None
+        assert table.source.cells(table.row)[1][0] == "vocab map"
 
 
 async def test_a_refusal_of_the_run_stands_in_place_of_the_findings(
