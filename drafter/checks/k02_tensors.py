@@ -15,6 +15,7 @@ from drafter.checks.case import Case
 from drafter.checks.finding import CKPT, ERROR, NOTE, OK, TW, UNTRAINED, WARNING, Finding
 from drafter.checks.registry import WEIGHTS, check
 from drafter.checks.untrained import COPIED, Look, initial_value, looks, structured
+from drafter.checks.vocab_size import wrong_vocab_size
 from drafter.files.stored import FLOATS
 
 KIND = "K02"
@@ -124,6 +125,8 @@ def head_rows(case: Case) -> Iterable[Finding]:
     theirs = case.target.head if case.target is not None else None
     if ours is None or theirs is None or len(ours.shape) != 2 or ours.shape[1] != theirs.shape[1]:
         return
+    if wrong_vocab_size(case) is not None:
+        return  # d2t cannot be read as it is meant
     from drafter.checks.rows import cosine_at
 
     vocab, rows = case.vocab(), ours.shape[0]

@@ -10,6 +10,7 @@ from drafter.checks.finding import CKPT, ERROR, OK, SMP, WARNING, Finding
 from drafter.checks.measure import measures
 from drafter.checks.registry import FORWARD, SAMPLE, check
 from drafter.checks.signature import ROWS
+from drafter.checks.vocab_size import wrong_vocab_size
 
 REPORTS = ("SafeAILab/EAGLE#222", "NVIDIA-NeMo/Automodel#2447")
 
@@ -18,7 +19,7 @@ REPORTS = ("SafeAILab/EAGLE#222", "NVIDIA-NeMo/Automodel#2447")
 def another_reading(case: Case) -> Iterator[Finding]:
     """d2t as every server reads it against the other ways in which it could be meant."""
     d = diagnosis(case)
-    for one in d.of("K03"):
+    for one in d.of("K03") if wrong_vocab_size(case) is None else []:
         yield Finding(
             "vocab-map-predicts-in-another-reading",
             "K03",
@@ -42,7 +43,7 @@ def _fix(map_name: str) -> str:
 def another_map(case: Case) -> Iterator[Finding]:
     """Nothing is right, yet the same draft id stands for the same token again and again."""
     told, d = foreign_map(case), diagnosis(case)
-    if told is None:
+    if told is None or wrong_vocab_size(case) is not None:
         return
     ours = told.same
     yield Finding(
@@ -70,7 +71,7 @@ def coverage(case: Case) -> Iterator[Finding]:
     m = measures(case)
     told, poor = m.coverage(), m.uncovered
     hits, total = told.hits, told.total
-    if total < ROWS:
+    if total < ROWS or wrong_vocab_size(case) is not None:
         return
     yield Finding(
         "draft-vocabulary-covers-the-text",

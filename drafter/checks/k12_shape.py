@@ -31,6 +31,7 @@ from drafter.checks.measure import measures
 from drafter.checks.registry import FORWARD, check
 from drafter.checks.signature import DEAD_ALL, DYING, FLAT_LOW, RISING
 from drafter.checks.untrained import looks, mostly_trained, noise_among
+from drafter.checks.vocab_size import wrong_vocab_size
 from drafter.checks.witness import witness
 from drafter.sample.probes.contradictions import BAD
 
@@ -66,6 +67,8 @@ class Hints:
 @check("scores-point-to-a-part", "K02", (CKPT, SMP), REPORTS, FORWARD)
 def shape(case: Case) -> Iterator[Finding]:
     """The shape of the accuracies by draft step, where nothing that can be switched explains it."""
+    if wrong_vocab_size(case) is not None:
+        return  # the ids are another vocabulary's: no score tells anything
     d = diagnosis(case)
     told = d.signature
     if d.found:

@@ -408,7 +408,15 @@ FAULTS: tuple[Fault, ...] = (
         config(vocab_size=160),
         ("300", "160"),
         "vocab_size = 300",
-        also=("vocab-map-range", "target-vocab", "vocab-map-ignored"),
+    ),
+    Fault(
+        "vocab_size_of_the_draft_nested",
+        "vocab-counts",
+        "error",
+        config(transformer_layer_config__vocab_size=160),
+        ("transformer_layer_config.vocab_size is 160", "it is 300 by the length of t2d"),
+        "config.json: transformer_layer_config.vocab_size = 300",
+        nested=True,
     ),
     Fault("tied", "tied-head", "error", config(tie_word_embeddings=True), ("SGLang drops",), "= false"),
     # --- K04

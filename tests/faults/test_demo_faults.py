@@ -88,6 +88,14 @@ def test_the_map_of_another_run_is_told_by_the_rows_of_the_target_s_head() -> No
     assert "63 of 64 rows" in found.title
 
 
+def test_a_vocab_size_of_the_draft_vocabulary_is_one_error_with_its_key() -> None:
+    """Nobody is told to throw the map away: it, the embedding and the target are right."""
+    (found,) = telling(said("vocab_size is draft_vocab_size"))
+    assert (found.kind, found.severity) == ("K03", ERROR)
+    assert found.title.endswith("it is 1024 by the length of t2d, the target's config and the rows of embed_tokens")
+    assert found.fix == "config.json: transformer_layer_config.vocab_size = 1024"
+
+
 def test_the_right_map_is_told_too() -> None:
     (found,) = [f for f in said("correct").findings if f.check == "head-rows-are-the-mapped-tokens"]
     assert found.severity == "ok"
