@@ -74,7 +74,7 @@ def inventory(case: Case) -> Iterable[Finding]:
         "embed_tokens": "own: vLLM takes it where it differs from the target's, SGLang takes the target's"
         if has("embed_tokens.weight")
         else "shared: every server takes the target's",
-        "lm_head": f"own, {rows} rows" if has("lm_head.weight") else "shared: the target's rows at the mapped ids",
+        "lm_head": f"own, {rows} rows" if has("lm_head.weight") else _head_of_others(case),
         "d2t": "own" if has("d2t") else "none needed" if rows == vocab else "missing: the rows mean no tokens",
         "t2d": "own" if has("t2d") else "none: servers do not read it",
         "norm": "own"
@@ -84,6 +84,14 @@ def inventory(case: Case) -> Iterable[Finding]:
         else "none by the config",
     }
     yield Finding("inventory", KIND, OK, "what is the drafter's own, and what is shared", said, view="checkpoint")
+
+
+def _head_of_others(case: Case) -> str:
+    if case.checkpoint.run_config.tie_lm_head:
+        return "tied: the embedding's rows"
+    if case.checkpoint.draft_vocab_size == case.checkpoint.run_config.vocab_size:
+        return "shared: the target's"
+    return "missing: no server takes the target's rows at the mapped ids, as is computed here"
 
 
 # --- against the target's tensors

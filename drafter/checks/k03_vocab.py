@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from drafter.checks.case import Case
 from drafter.checks.files import stated
 from drafter.checks.finding import CKPT, ERROR, FILES, NOTE, OK, TCFG, TOK, WARNING, Finding
+from drafter.checks.k02_head import head_to_write
 from drafter.checks.registry import check
 from drafter.checks.vocab_size import VocabSize, wrong_vocab_size
 from drafter.errors import CheckpointError
@@ -250,6 +251,7 @@ def tied_head(case: Case) -> Iterable[Finding]:
         yield Finding("tied-head", KIND, severity, title, evidence, fix, reports, weight=82)
     elif type(rows) is int and rows != config.vocab_size:
         title = f"tie_word_embeddings is true, and the head has {rows} rows for a vocabulary of {config.vocab_size}"
+        fix += f"; weights: {head_to_write(rows, config.hidden_size)}"
         yield Finding("tied-head", KIND, ERROR, title, evidence, fix, reports, weight=82)
 
 

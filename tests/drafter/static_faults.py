@@ -343,6 +343,14 @@ FAULTS: tuple[Fault, ...] = (
         ("part of the embedding",),
     ),
     Fault(
+        "no_head_of_a_part",
+        "head-missing",
+        "error",
+        weights(drop("lm_head.weight")),
+        ("160 of 300", "no server takes the target's rows"),
+        "lm_head.weight = the rows of the target's lm_head at the mapped ids (arange(160) + d2t), [160, 64]",
+    ),
+    Fault(
         "head_of_the_first_rows",
         "head-rows",
         "error",

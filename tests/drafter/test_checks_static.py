@@ -120,14 +120,16 @@ def test_a_whole_one_has_neither_error_nor_warning(tmp_path: Path, sizes: tiny.S
 
 # The zoo's drafters that really have a fault: what must be found of each, and nothing else of any.
 # SafeAILab's scan leaves the map in a cache beside the weights, where no server looks; SpecForge's norm_output false
-# is served with the norm that it left out; a map of target ids; AngelSlim's trainer passes no base and its templates
-# tie a head that it trains.
+# is served with the norm that it left out; a map of target ids; a part of the target's head that no server picks out;
+# AngelSlim's trainer passes no base and its templates tie a head that it trains.
 REALLY = {
     "safeailab_map_in_cache": {"vocab-map-missing"},
     "specforge_no_norm": {"norm-flags"},
     "specforge_exported_no_norm": {"norm-flags"},
     "flat_direct_map": {"vocab-map-is-direct"},
     "angelslim_lost_base": {"rope-trained"},
+    "vllm_target_head": {"head-missing"},
+    "vllm_tied_target_head": {"head-missing"},
     "angelslim_tied_by_mistake": {"tied-head"},
 }
 

@@ -38,6 +38,17 @@ def test_random_fc_is_no_fault_of_the_sample() -> None:
     assert "fc.weight looks like random numbers" in found.title
 
 
+def test_a_lost_head_is_an_error_and_no_server_is_said_to_make_it_up() -> None:
+    (found,) = telling(said("no lm_head"))
+    assert found.check == "head-missing" and "the mapped ids (arange(576) + d2t), [576, 128]" in found.fix
+
+
+def test_a_head_is_not_to_be_left_out_for_what_servers_do_with_embeddings() -> None:
+    found = [f for f in telling(said("random lm_head")) if f.check == "the-target-s-own-tensor-predicts-better"]
+    assert found and "lm_head.weight = the rows of the target's lm_head" in found[0].fix
+    assert not any("leave lm_head" in f.fix or "SGLang takes" in f.fix for f in found)
+
+
 def test_a_random_matrix_is_named_and_the_others_are_called_trained() -> None:
     report = said("random layers.0.self_attn.q_proj.weight")
     assert "layers.0.self_attn.q_proj.weight looks like random numbers" in first(report).title
