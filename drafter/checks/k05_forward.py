@@ -10,6 +10,7 @@ from drafter.checks.finding import CKPT, ERROR, SMP, Finding
 from drafter.checks.k02_head import head_to_write
 from drafter.checks.k12_shape import lost
 from drafter.checks.registry import FORWARD, check
+from drafter.checks.written import written
 
 NORMS = ("vllm-project/vllm#38111", "vllm-project/vllm#11672", "vllm-project/vllm#14464", "sgl-project/sglang#32334")
 ROPE = ("sgl-project/SpecForge#265", "vllm-project/speculators#574")
@@ -71,7 +72,7 @@ def target_tensor(case: Case) -> Iterator[Finding]:
             "the-target-s-own-tensor-predicts-better",
             "K02",
             one,
-            f"{tensor} of the checkpoint is not what the drafter was trained with; the target's is",
+            f"{written(case)(tensor)} of the checkpoint is not what the drafter was trained with; the target's is",
             _instead(case, tensor),
             EMBED,
             65,
@@ -82,7 +83,7 @@ def _instead(case: Case, tensor: str) -> str:
     """How the target's table comes into the place of the checkpoint's."""
     if tensor == "embed_tokens.weight":
         said = "SGLang takes the target's embedding anyway, vLLM takes the checkpoint's own where it has one"
-        return f"weights: leave {tensor} out, or replace it by the target's: {said}"
+        return f"weights: leave {written(case)(tensor)} out, or replace it by the target's: {said}"
     rows, config = case.checkpoint.draft_vocab_size, case.checkpoint.run_config
     if rows == config.vocab_size:
         return f"weights: {tensor} = the target's lm_head"

@@ -15,6 +15,7 @@ from drafter.checks.case import Case
 from drafter.checks.finding import CKPT, ERROR, FILES, OK, TCFG, Finding
 from drafter.checks.head_sizes import HeadSizes, cure, readings
 from drafter.checks.registry import check
+from drafter.checks.written import written
 from drafter.files.stored import StoredTensor
 
 KIND = "K07"
@@ -38,10 +39,12 @@ def shapes(case: Case) -> Iterable[Finding]:
             yield Finding("shapes", KIND, OK, title, _formulas(config), reports=_SHAPES)
         return
     said = {name: text + _explained(name, tensors[name], config) for name, text in wrong.items()}
-    evidence = {"wrong": said, "missing": missing, "unused": unused, **_formulas(config)}
+    named = written(case)
+    evidence = {"wrong": {named(n): text for n, text in said.items()}, "missing": [*map(named, missing)]}
+    evidence |= {"unused": [*map(named, unused)], **_formulas(config)}
     first = next(iter(said))
     more = f" and {len(said) - 1} more" if len(said) > 1 else ""
-    title = f"{first} is {said[first]}{more}: not the shape that the config gives"
+    title = f"{named(first)} is {said[first]}{more}: not the shape that the config gives"
     yield Finding("shapes", KIND, ERROR, title, evidence, _fix(said, case, config), _SHAPES, "checkpoint", 75)
 
 

@@ -55,9 +55,26 @@ def test_a_random_matrix_is_named_and_the_others_are_called_trained() -> None:
     assert report.verdict_kind == "broken-checkpoint"
 
 
+def test_a_matrix_that_may_be_random_is_named_and_not_called_trained() -> None:
+    found = next(f for f in telling(said("random layers.0.self_attn.o_proj.weight")) if "few are right" in f.title)
+    assert "layers.0.self_attn.o_proj.weight cannot be told from random numbers" in found.title
+    assert "the weights are trained" not in found.title
+
+
+def test_a_matrix_of_one_value_is_named_by_the_scores_too() -> None:
+    found = [f for f in telling(said("zero layers.0.self_attn.o_proj.weight")) if "few are right" in f.title]
+    assert found and "o_proj.weight holds one value" in found[0].title
+
+
+def test_the_map_that_predicts_is_written_as_a_formula() -> None:
+    found = next(f for f in telling(said("the map one row up")) if f.check == "vocab-map-predicts-in-another-reading")
+    assert "d2t does not name the tokens of lm_head's rows" in found.title and "ascending, does: step 0" in found.title
+    assert found.fix.startswith("weights: d2t = nonzero(t2d) - arange(D), with D = 576")
+
+
 def test_trained_weights_in_the_wrong_place_are_not_called_untrained() -> None:
     report = said("heads of q in another order")
-    assert "the weights are trained" in first(report).title
+    assert "most matrices are trained" in first(report).title
     assert report.verdict_kind == "broken-checkpoint"
 
 
