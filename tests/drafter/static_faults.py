@@ -139,6 +139,17 @@ def noise(std: float) -> Callable[[Tensor], Tensor]:
     return make
 
 
+def zeros(first: int, end: int) -> Callable[[Tensor], Tensor]:
+    """These rows zero."""
+
+    def make(t: Tensor) -> Tensor:
+        t = t.clone()
+        t[first:end] = 0
+        return t
+
+    return make
+
+
 def three_at_once(tensors: Tensors) -> None:
     del tensors["norm.weight"]
     tensors["midlayer.self_attn.spare.weight"] = torch.zeros(3)
@@ -322,6 +333,35 @@ FAULTS: tuple[Fault, ...] = (
         "name",
     ),
     Fault("zero_matrix", "untrained", "error", weights(put(FC, torch.zeros_like)), ("fc.weight is zero",)),
+    Fault(
+        "one_query_head_of_zeros",
+        "rows-of-zeros",
+        "warning",
+        weights(put(Q, zeros(16, 32))),
+        ("rows 16-31 of midlayer.self_attn.q_proj.weight are all zero", "head 1 of 4, counted from 0"),
+        "earlier epoch",
+    ),
+    Fault(
+        "a_column_block_of_fc_of_zeros",
+        "rows-of-zeros",
+        "warning",
+        weights(put(FC, lambda t: zeros(64, 128)(t.T).T)),
+        ("columns 64-127 of fc.weight", "nothing of input 1 of fc is used"),
+    ),
+    Fault(
+        "rows_of_the_head_of_zeros",
+        "rows-of-zeros",
+        "warning",
+        weights(put("lm_head.weight", zeros(40, 60))),
+        ("rows 40-59 of lm_head.weight",),
+    ),
+    Fault(
+        "one_neuron_of_zeros",
+        "rows-of-zeros",
+        "note",
+        weights(put("midlayer.mlp.up_proj.weight", zeros(5, 6))),
+        ("rows 5 of midlayer.mlp.up_proj.weight",),
+    ),
     Fault("norm_of_ones", "untrained", "warning", weights(put("norm.weight", torch.ones_like)), ("norm.weight",)),
     Fault(
         "never_trained",

@@ -26,7 +26,7 @@ from drafter.json_text import json_text
 from drafter.session import Options, Session
 from eagle3_tui import demo
 from tests import tiny
-from tests.drafter.static_faults import FAULTS, SIZES, TWO, Fault, config, put, target, trained, weights, whole
+from tests.drafter.static_faults import FAULTS, SIZES, TWO, Fault, config, put, target, trained, weights, whole, zeros
 from tests.zoo import ANIMALS, BROKEN, REFUSED, Animal, Broken, Refused
 
 torch.set_num_threads(1)
@@ -206,6 +206,14 @@ def test_a_drafter_whose_second_layer_adds_nothing_is_let_be(tmp_path: Path) -> 
     report = checked(folder, target(tmp_path / "target", fault))
     assert said(report, ERROR) == said(report, WARNING) == []
     assert any("adds nothing" in line for line in said(report, NOTE))
+
+
+def test_rows_of_zeros_that_may_be_padding_are_let_be(tmp_path: Path) -> None:
+    made = trained(tiny.tiny_weights(0, FULL, d2t="none"))
+    folder = tiny.write_flat(tmp_path / "drafter", made, FULL, embed=True)
+    for name in ("embed_tokens.weight", "lm_head.weight"):
+        weights(put(name, zeros(280, 300)))(folder)
+    assert not [f for f in checked(folder).findings if f.check == "rows-of-zeros"]
 
 
 def test_a_whole_vocabulary_needs_no_marks(tmp_path: Path) -> None:
