@@ -6,7 +6,7 @@ throughout and is let be.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from drafter.checkpoint.inventory import ANOTHER
@@ -15,6 +15,8 @@ from drafter.checks.case import Case
 from drafter.checks.finding import CKPT, ERROR, NOTE, OK, TW, UNTRAINED, WARNING, Finding
 from drafter.checks.registry import WEIGHTS, check
 from drafter.checks.untrained import COPIED, Look, initial_value, looks, structured
+from drafter.checks.vocab_size import wrong_vocab_size
+from drafter.checks.written import written
 from drafter.files.stored import FLOATS
 
 KIND = "K02"
@@ -26,19 +28,32 @@ _UNTRAINED = ("vllm-project/speculators#1114", "vllm-project/vllm#19570")
 @check("tensors-missing", KIND, (CKPT,), ("NVIDIA/Model-Optimizer#628", "vllm-project/speculators#1114"))
 def tensors_missing(case: Case) -> Iterable[Finding]:
     """All that nobody can supply, at once."""
-    fatal = list(case.checkpoint.fatal)
+    named = written(case)
+    fatal = [named(name) for name in case.checkpoint.fatal]
     reports = ("NVIDIA/Model-Optimizer#628", "vllm-project/speculators#1114")
     if not case.checkpoint.has_weights or case.checkpoint.quantised:
         return  # packed weights have other names: `quantised` says so
-    evidence = {"missing": fatal, "unused": dict(case.checkpoint.unused), "misshapen": dict(case.checkpoint.misshapen)}
+    lists = {"unused": case.checkpoint.unused, "misshapen": case.checkpoint.misshapen}
+    evidence = {"missing": fatal} | {key: {named(n): why for n, why in one.items()} for key, one in lists.items()}
     if fatal:
-        more = f" and {len(fatal) - 1} more" if len(fatal) > 1 else ""
-        title = f"{fatal[0]}{more} missing, which only the drafter has: servers load without it and leave it random"
+        more = f" and {len(fatal) - 1} more are" if len(fatal) > 1 else " is"
+        title = f"{fatal[0]}{more} missing, which only the drafter has: {_left(fatal)}"
         fix = "export the weights again; if the name differs, rename it: " + ", ".join(fatal[:4])
         yield Finding("tensors-missing", KIND, ERROR, title, evidence, fix, reports, "checkpoint", 83)
         return
     count = len(case.checkpoint.expected)
     yield Finding("tensors-missing", KIND, OK, f"all {count} tensors that a drafter needs are there", evidence)
+
+
+def _left(missing: list[str]) -> str:
+    """What SGLang and vLLM compute with instead: they make norms of ones, and matrices of whatever lay in memory."""
+    norms = [name for name in missing if "norm" in name]
+    what = "it" if len(missing) == 1 else "them"
+    if len(norms) == len(missing):
+        return f"SGLang and vLLM load without {what} and leave {what} at ones"
+    if not norms:
+        return f"SGLang and vLLM load without {what} and leave {what} unfilled, at random"
+    return "SGLang and vLLM load without them, leave norms at ones and matrices unfilled, at random"
 
 
 @check("tensors-unused", KIND, (CKPT,), ("NVIDIA/Model-Optimizer#628", "sgl-project/sglang#32334"))
@@ -47,15 +62,16 @@ def tensors_unused(case: Case) -> Iterable[Finding]:
     unused = case.checkpoint.unused
     if case.checkpoint.quantised:
         return
-    foreign = [name for name, why in unused.items() if why == ANOTHER]
+    named = written(case)
+    foreign = [named(name) for name, why in unused.items() if why == ANOTHER]
     if foreign:
         title = (
             f"{foreign[0]}{f' and {len(foreign) - 1} more' if len(foreign) > 1 else ''} is no part of a drafter's layer"
         )
         title += ": another function was trained, or a name is wrong"
-        evidence = {"tensors": foreign, "missing": dict(case.checkpoint.missing)}
+        evidence = {"tensors": foreign, "missing": {named(n): why for n, why in case.checkpoint.missing.items()}}
         yield Finding("tensors-unused", KIND, WARNING, title, evidence, "check the export's renaming", weight=55)
-    rest = {name: why for name, why in unused.items() if not why.startswith("should be used")}
+    rest = {named(name): why for name, why in unused.items() if not why.startswith("should be used")}
     if rest:
         title = f"{len(rest)} tensor(s) that no forward reads"
         yield Finding("tensors-unused", KIND, NOTE, title, rest)
@@ -73,7 +89,7 @@ def inventory(case: Case) -> Iterable[Finding]:
         "embed_tokens": "own: vLLM takes it where it differs from the target's, SGLang takes the target's"
         if has("embed_tokens.weight")
         else "shared: every server takes the target's",
-        "lm_head": f"own, {rows} rows" if has("lm_head.weight") else "shared: the target's rows at the mapped ids",
+        "lm_head": f"own, {rows} rows" if has("lm_head.weight") else _head_of_others(case),
         "d2t": "own" if has("d2t") else "none needed" if rows == vocab else "missing: the rows mean no tokens",
         "t2d": "own" if has("t2d") else "none: servers do not read it",
         "norm": "own"
@@ -83,6 +99,14 @@ def inventory(case: Case) -> Iterable[Finding]:
         else "none by the config",
     }
     yield Finding("inventory", KIND, OK, "what is the drafter's own, and what is shared", said, view="checkpoint")
+
+
+def _head_of_others(case: Case) -> str:
+    if case.checkpoint.run_config.tie_lm_head:
+        return "tied: the embedding's rows"
+    if case.checkpoint.draft_vocab_size == case.checkpoint.run_config.vocab_size:
+        return "shared: the target's"
+    return "missing: no server takes the target's rows at the mapped ids, as is computed here"
 
 
 # --- against the target's tensors
@@ -124,6 +148,8 @@ def head_rows(case: Case) -> Iterable[Finding]:
     theirs = case.target.head if case.target is not None else None
     if ours is None or theirs is None or len(ours.shape) != 2 or ours.shape[1] != theirs.shape[1]:
         return
+    if wrong_vocab_size(case) is not None:
+        return  # d2t cannot be read as it is meant
     from drafter.checks.rows import cosine_at
 
     vocab, rows = case.vocab(), ours.shape[0]
@@ -169,19 +195,19 @@ def target_embeddings(case: Case) -> Iterable[Finding]:
 def untrained(case: Case) -> Iterable[Finding]:
     """Tensors that hold what they were made with."""
     used = {name: look for name, look in looks(case).items() if name in case.checkpoint.expected}
-    found = list(_untrained(case, used))
+    found = list(_untrained(case, used, written(case)))
     yield from found
     if not found and used:
         title = "no tensor looks as it was made: none is constant, none is even noise among trained ones"
         yield Finding("untrained", KIND, OK, title, {"tensors": len(used)}, reports=_UNTRAINED)
 
 
-def _untrained(case: Case, looks: dict[str, Look]) -> Iterable[Finding]:
+def _untrained(case: Case, looks: dict[str, Look], named: Callable[[str], str] = str) -> Iterable[Finding]:
     plain = {n: look for n, look in looks.items() if case.checkpoint.tensors[n].dtype in FLOATS}  # fp8 is scaled
     matrices = {name: look for name, look in plain.items() if look.is_matrix}
     norms = {name: look for name, look in looks.items() if len(look.shape) == 1 and "norm" in name}
     idle = _identity_layers(looks)
-    yield from _zeros(looks, idle)
+    yield from _zeros(looks, idle, named)
     # of the others only those tell something that are large enough to be told from chance
     told = {name: look for name, look in matrices.items() if not look.constant}
     own = [name for name in told if name not in COPIED]
@@ -191,18 +217,19 @@ def _untrained(case: Case, looks: dict[str, Look]) -> Iterable[Finding]:
     initial = {name: why for name, look in told.items() if (why := initial_value(look, std))}
     if own and all(name in initial for name in own) and norms and all(look.constant == 1.0 for look in norms.values()):
         title = "every matrix looks as it was made and every norm is exactly one: this drafter was never trained"
-        evidence = {"matrices": initial, "norms of ones": list(norms)}
+        evidence = {"matrices": {named(n): why for n, why in initial.items()}, "norms of ones": [*map(named, norms)]}
         yield Finding("untrained", KIND, ERROR, title, evidence, "train it", _UNTRAINED, weight=92, means=UNTRAINED)
         return
     if len(trained) * 2 >= max(len(own) - len(initial), 1) and trained:
         for name, why in initial.items():
-            title = f"{name} looks untrained: {why}, where {len(trained)} others are clearly trained"
-            evidence = {"tensor": name, **looks[name].facts(), "trained": {n: looks[n].facts() for n in trained[:3]}}
+            title = f"{named(name)} looks untrained: {why}, where {len(trained)} others are clearly trained"
+            others = {named(n): looks[n].facts() for n in trained[:3]}
+            evidence = {"tensor": named(name), **looks[name].facts(), "trained": others}
             fix = "the export lost it and a loader filled it in: check the name in the trainer's own file, export again"
             # training moves all matrices of this size far from even, but o_proj late: that one may be young, not lost
             severity = WARNING if not why.startswith("the initial") and "o_proj" in name else ERROR
             yield Finding("untrained", KIND, severity, title, evidence, fix, _UNTRAINED, "checkpoint", 79)
-    yield from _norms_of_ones(norms, idle)
+    yield from _norms_of_ones(norms, idle, named)
 
 
 def _identity_layers(looks: dict[str, Look]) -> set[str]:
@@ -216,24 +243,26 @@ def _identity_layers(looks: dict[str, Look]) -> set[str]:
     }
 
 
-def _zeros(looks: dict[str, Look], idle: set[str]) -> Iterable[Finding]:
+def _zeros(looks: dict[str, Look], idle: set[str], named: Callable[[str], str]) -> Iterable[Finding]:
     for at in sorted(idle):
-        title = f"{at.rstrip('.')} adds nothing: its o_proj and down_proj are zero"
-        yield Finding("untrained", KIND, NOTE, title, {"layer": at.rstrip(".")})
+        layer = named(f"{at}mlp.down_proj.weight").removesuffix(".mlp.down_proj.weight")
+        title = f"{layer} adds nothing: its o_proj and down_proj are zero"
+        yield Finding("untrained", KIND, NOTE, title, {"layer": layer})
     for name, look in looks.items():
         if look.constant == 0 and not name.endswith(".bias") and not name.startswith(tuple(idle)):
-            title = f"{name} is zero throughout"
-            evidence = {"tensor": name, "shape": list(look.shape)}
+            title = f"{named(name)} is zero throughout"
+            evidence = {"tensor": named(name), "shape": list(look.shape)}
             fix = "export the weights again: a tensor was made and never filled"
             yield Finding("untrained", KIND, ERROR, title, evidence, fix, _UNTRAINED, "checkpoint", 80)
 
 
-def _norms_of_ones(norms: dict[str, Look], idle: set[str]) -> Iterable[Finding]:
+def _norms_of_ones(norms: dict[str, Look], idle: set[str], named: Callable[[str], str]) -> Iterable[Finding]:
     counted = {name: look for name, look in norms.items() if not name.startswith(tuple(idle))}
     same = {name: look.constant for name, look in counted.items() if look.constant not in (None, 0.0)}
     if same and len(same) * 2 <= len(counted):
-        names = ", ".join(same)
+        names = ", ".join(map(named, same))
         title = f"{names} holds one value ({next(iter(same.values())):g}) where the other norms are trained"
-        evidence: dict[str, Any] = {"constant": same, "others": [name for name in counted if name not in same]}
+        evidence: dict[str, Any] = {"constant": {named(n): value for n, value in same.items()}}
+        evidence["others"] = [named(name) for name in counted if name not in same]
         fix = "check the name in the trainer's own file: a norm that is not found stays at ones"
         yield Finding("untrained", KIND, WARNING, title, evidence, fix, _UNTRAINED, "checkpoint", 54)

@@ -10,6 +10,7 @@ from drafter.checks.finding import CKPT, ERROR, OK, SMP, WARNING, Finding
 from drafter.checks.measure import measures
 from drafter.checks.registry import FORWARD, SAMPLE, check
 from drafter.checks.signature import ROWS
+from drafter.checks.vocab_size import wrong_vocab_size
 
 REPORTS = ("SafeAILab/EAGLE#222", "NVIDIA-NeMo/Automodel#2447")
 
@@ -18,31 +19,48 @@ REPORTS = ("SafeAILab/EAGLE#222", "NVIDIA-NeMo/Automodel#2447")
 def another_reading(case: Case) -> Iterator[Finding]:
     """d2t as every server reads it against the other ways in which it could be meant."""
     d = diagnosis(case)
-    for one in d.of("K03"):
+    for one in d.of("K03") if wrong_vocab_size(case) is None else []:
         yield Finding(
             "vocab-map-predicts-in-another-reading",
             "K03",
             ERROR,
-            f"the vocabulary map predicts if {one.option.map_name}, not as servers read it (draft id + d2t): step 0 "
+            f"d2t does not name the tokens of lm_head's rows; {_reading(one.option.map_name)[0]} does: step 0 "
             f"{one.before.accuracy:.3f} -> {one.after.accuracy:.3f}",
             one.said(),
-            _fix(one.option.map_name),
+            _fix(one.option.map_name, case.checkpoint.draft_vocab_size),
             REPORTS,
             "checkpoint",
             70,
         )
 
 
-def _fix(map_name: str) -> str:
-    write = "write d2t as offsets, d2t[i] = target id - i, into model.safetensors"
-    return f"{write}; the target ids are: {map_name}"
+_READINGS = {  # what predicts, as a sentence's subject, and the d2t that every server then reads right
+    "d2t holds target ids": ("d2t read as target ids", "d2t = d2t - arange(D)"),
+    "draft ids are target ids": ("row i for token i", "d2t = zeros(D)"),
+    "d2t holds offsets": ("d2t read as offsets, row + d2t,", "keep d2t as it is, servers read it so"),
+    "the ids that t2d marks, ascending": (
+        "the list of the ids that t2d marks, ascending,",
+        "d2t = nonzero(t2d) - arange(D)",
+    ),
+    "its ids, ascending": ("the list of its own ids, ascending,", "d2t = sort(arange(D) + d2t) - arange(D)"),
+    "offsets, one row up": ("d2t moved by one row", "d2t = roll(arange(D) + d2t, 1) - arange(D)"),
+    "offsets, one row down": ("d2t moved by one row", "d2t = roll(arange(D) + d2t, -1) - arange(D)"),
+}
+
+
+def _reading(map_name: str) -> tuple[str, str]:
+    return _READINGS.get(map_name, (map_name, "write the target ids minus arange(D)"))
+
+
+def _fix(map_name: str, rows: int) -> str:
+    return f"weights: {_reading(map_name)[1]}, with D = {rows}; every server adds d2t[i] to the draft id i"
 
 
 @check("head-and-vocab-map-do-not-belong-together", "K03", (CKPT, SMP), REPORTS, FORWARD)
 def another_map(case: Case) -> Iterator[Finding]:
     """Nothing is right, yet the same draft id stands for the same token again and again."""
     told, d = foreign_map(case), diagnosis(case)
-    if told is None:
+    if told is None or wrong_vocab_size(case) is not None:
         return
     ours = told.same
     yield Finding(
@@ -70,7 +88,7 @@ def coverage(case: Case) -> Iterator[Finding]:
     m = measures(case)
     told, poor = m.coverage(), m.uncovered
     hits, total = told.hits, told.total
-    if total < ROWS:
+    if total < ROWS or wrong_vocab_size(case) is not None:
         return
     yield Finding(
         "draft-vocabulary-covers-the-text",

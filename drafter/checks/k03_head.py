@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from drafter.checks.case import Case
 from drafter.checks.finding import CKPT, ERROR, OK, TW, Finding
 from drafter.checks.registry import WEIGHTS, check
+from drafter.checks.vocab_size import wrong_vocab_size
 from drafter.files.stored import FLOATS, StoredTensor
 
 KIND = "K03"
@@ -66,14 +67,14 @@ def mapped_rows(case: Case) -> Iterable[Finding]:
 
 
 def head_rows(case: Case) -> HeadRows | None:
-    """None without both heads of one width. Raises CheckpointError without a map."""
+    """None without both heads of one width, or under a wrong vocab_size. Raises CheckpointError without a map."""
     return case.once("head rows", lambda: _head_rows(case))
 
 
 def _head_rows(case: Case) -> HeadRows | None:
     ours = case.checkpoint.tensors.get("lm_head.weight")
     theirs = case.target.head if case.target is not None else None
-    if ours is None or theirs is None or not _fit(ours, theirs):
+    if ours is None or theirs is None or not _fit(ours, theirs) or wrong_vocab_size(case) is not None:
         return None
     rows = ours.shape[0]
     picked = [rows * i // min(rows, ROWS) for i in range(min(rows, ROWS))]

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from drafter.checks.case import Case
 from drafter.checks.files import stated
 from drafter.checks.finding import CKPT, ERROR, FILES, NOTE, OK, TCFG, TOK, WARNING, Finding
+from drafter.checks.k02_head import head_to_write
 from drafter.checks.registry import check
+from drafter.checks.vocab_size import VocabSize, wrong_vocab_size
 from drafter.errors import CheckpointError
 from drafter.sample.text.tokens import piece
 
@@ -32,7 +34,10 @@ def vocab_counts(case: Case) -> Iterable[Finding]:
     files = case.files
     if files.config is None or not files.tensors:
         return
-    counts = _counts(case)
+    counts, size = _counts(case), wrong_vocab_size(case)
+    if size is not None:
+        yield _wrong_size(size, counts)
+        return
     # of a head that the target supplies the map alone tells the size
     rows = counts["lm_head rows"] or counts["d2t length"] or counts["draft_vocab_size"]
     pairs = [(name, counts[name], rows) for name in ("draft_vocab_size", "d2t length", "t2d marks")]
@@ -46,8 +51,6 @@ def vocab_counts(case: Case) -> Iterable[Finding]:
     if embed is not None and embed < vocab:
         wrong["embed_tokens rows"] = f"{embed}, vocab_size is {vocab}"
     padded = embed is not None and embed > vocab
-    if padded and vocab == rows and rows != embed:
-        wrong["vocab_size"] = f"{vocab}, the size of the draft vocabulary: embed_tokens has {embed} rows"
     if not wrong:
         severity, title = OK, "the sizes of both vocabularies agree"
         if padded:
@@ -59,6 +62,15 @@ def vocab_counts(case: Case) -> Iterable[Finding]:
     yield Finding(
         "vocab-counts", KIND, ERROR, title, {**counts, "wrong": wrong}, _counts_fix(wrong, counts), _COUNTS, weight=58
     )
+
+
+def _wrong_size(size: VocabSize, counts: Mapping[str, int | None]) -> Finding:
+    drafted = counts["lm_head rows"] or counts["d2t length"] or counts["draft_vocab_size"]
+    mixed = ", the size of the draft vocabulary" if drafted == size.found else ""
+    title = f"{size.key} is {size.found} in config.json{mixed}, but {size.words}"
+    evidence = {**counts, "says": dict(size.witnesses)}
+    fix = f"config.json: {size.key} = {size.wanted}"
+    return Finding("vocab-counts", KIND, ERROR, title, evidence, fix, _COUNTS, weight=93)
 
 
 def _differ(found: int | None, wanted: int | None) -> bool:
@@ -99,8 +111,6 @@ def _map_tensor(stored: StoredTensor | None) -> torch.Tensor | None:
 
 
 def _counts_fix(wrong: Mapping[str, str], counts: Mapping[str, int | None]) -> str:
-    if "vocab_size" in wrong:
-        return f"config.json: vocab_size = {counts['embed_tokens rows']}"
     if "d2t length" in wrong:
         return "export the weights again with the map that the head was trained with"
     if "draft_vocab_size" in wrong:
@@ -114,8 +124,8 @@ def _counts_fix(wrong: Mapping[str, str], counts: Mapping[str, int | None]) -> s
 def vocab_map(case: Case) -> Iterable[Finding]:
     """How d2t reads: offsets, target ids, never set, of another vocabulary, missing."""
     checkpoint, config = case.checkpoint, case.checkpoint.run_config
-    if not checkpoint.has_weights:
-        return
+    if not checkpoint.has_weights or wrong_vocab_size(case) is not None:
+        return  # nothing is to be done to a map that is held against a wrong size
     d2t, rows = checkpoint.tensors.get("d2t"), checkpoint.draft_vocab_size
     beside = d2t is not None and d2t.path not in _weight_paths(case)
     if d2t is None and rows != config.vocab_size:
@@ -191,7 +201,9 @@ def _judged(case: Case, reading: str, warning: str, evidence: Mapping[str, Any])
         fix = "if the draft vocabulary is not the first ids, take the map that the head was trained with"
         return Finding("vocab-map-unset", KIND, WARNING, warning, evidence, fix, ("SafeAILab/EAGLE#222",), weight=40)
     if whole:
-        fix = "weights: leave d2t out, or all zeros, where the head has a row for every token"
+        fix = "nothing, if the head has a row for every token of the target: leave d2t out then; else " + (
+            f"config.json: vocab_size = the target's, which is more than {vocab_size}"
+        )
         return Finding("vocab-map-ignored", KIND, ERROR, warning, evidence, fix, weight=60)
     if "marks" in warning and "t2d" in warning and "fit" not in warning:
         return None  # said by vocab-counts
@@ -239,13 +251,15 @@ def tied_head(case: Case) -> Iterable[Finding]:
         yield Finding("tied-head", KIND, severity, title, evidence, fix, reports, weight=82)
     elif type(rows) is int and rows != config.vocab_size:
         title = f"tie_word_embeddings is true, and the head has {rows} rows for a vocabulary of {config.vocab_size}"
+        fix += f"; weights: {head_to_write(rows, config.hidden_size)}"
         yield Finding("tied-head", KIND, ERROR, title, evidence, fix, reports, weight=82)
 
 
 @check("special-tokens", KIND, (CKPT,))
 def special_tokens(case: Case) -> Iterable[Finding]:
     """A drafter that has no end token in its vocabulary never drafts one."""
-    if not case.checkpoint.has_weights or case.checkpoint.draft_vocab_size == case.checkpoint.run_config.vocab_size:
+    whole = case.checkpoint.draft_vocab_size == case.checkpoint.run_config.vocab_size
+    if not case.checkpoint.has_weights or whole or wrong_vocab_size(case) is not None:
         return
     ends = _end_ids(case)
     drafted = set(case.vocab().target_ids.tolist())
@@ -268,7 +282,7 @@ def _end_ids(case: Case) -> list[int]:
 def vocab_share(case: Case) -> Iterable[Finding]:
     """A pruned vocabulary that is hardly smaller than the whole one."""
     rows, vocab_size = case.checkpoint.draft_vocab_size, case.checkpoint.run_config.vocab_size
-    if case.checkpoint.has_weights and vocab_size / 2 < rows < vocab_size:
+    if case.checkpoint.has_weights and vocab_size / 2 < rows < vocab_size and wrong_vocab_size(case) is None:
         share = rows / vocab_size
         title = f"the draft vocabulary is {share:.0%} of the whole: the head costs nearly as much as a whole one"
         evidence = {
@@ -285,6 +299,9 @@ def target_vocab(case: Case) -> Iterable[Finding]:
     config, target = case.files.config, case.target
     if config is None or target is None or target.vocab_size in (None, config.vocab_size):
         return
+    wrong = wrong_vocab_size(case)
+    if wrong is not None and wrong.wanted == target.vocab_size:
+        return  # the target is right
     size = target.vocab_size or 0
     evidence = {"target vocab_size": size, "drafter vocab_size": config.vocab_size, "target": target.path}
     needed = config.vocab_size
@@ -300,7 +317,7 @@ def target_vocab(case: Case) -> Iterable[Finding]:
 def tokenizer_ids(case: Case) -> Iterable[Finding]:
     """Ids that the drafter may draft and the tokenizer has no token for."""
     assert case.tokens is not None
-    if not case.checkpoint.has_weights:
+    if not case.checkpoint.has_weights or wrong_vocab_size(case) is not None:
         return
     ids = case.vocab().target_ids.tolist()
     absent = [token for token in ids if case.tokens.raw(token) is None]

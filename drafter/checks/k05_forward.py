@@ -10,9 +10,11 @@ from drafter.checkpoint.config import Rope
 from drafter.checks.case import Case
 from drafter.checks.explain import Explanation, diagnosis
 from drafter.checks.finding import CKPT, ERROR, SMP, Finding
+from drafter.checks.k02_head import head_to_write
 from drafter.checks.k12_shape import lost
 from drafter.checks.registry import FORWARD, check
 from drafter.checks.rope_keys import rope_keys
+from drafter.checks.written import written
 
 NORMS = ("vllm-project/vllm#38111", "vllm-project/vllm#11672", "vllm-project/vllm#14464", "sgl-project/sglang#32334")
 ROPE = ("sgl-project/SpecForge#265", "vllm-project/speculators#574")
@@ -95,12 +97,22 @@ def target_tensor(case: Case) -> Iterator[Finding]:
             "the-target-s-own-tensor-predicts-better",
             "K02",
             one,
-            f"{tensor} of the checkpoint is not what the drafter was trained with; the target's is",
-            f"leave {tensor} out of the checkpoint, or replace it by the target's: SGLang takes the target's embedding "
-            "anyway, vLLM takes the checkpoint's own",
+            f"{written(case)(tensor)} of the checkpoint is not what the drafter was trained with; the target's is",
+            _instead(case, tensor),
             EMBED,
             65,
         )
+
+
+def _instead(case: Case, tensor: str) -> str:
+    """How the target's table comes into the place of the checkpoint's."""
+    if tensor == "embed_tokens.weight":
+        said = "SGLang takes the target's embedding anyway, vLLM takes the checkpoint's own where it has one"
+        return f"weights: leave {written(case)(tensor)} out, or replace it by the target's: {said}"
+    rows, config = case.checkpoint.draft_vocab_size, case.checkpoint.run_config
+    if rows == config.vocab_size:
+        return f"weights: {tensor} = the target's lm_head"
+    return f"weights: {head_to_write(rows, config.hidden_size)}; it cannot be left out, no server takes these rows"
 
 
 @check("tensors-stand-in-their-place", "K02", (CKPT, SMP), PLACES, FORWARD)

@@ -13,7 +13,9 @@ from drafter.checkpoint.inventory import NOBODY, take_inventory
 from drafter.checkpoint.shapes import misshapen
 from drafter.checks.case import Case
 from drafter.checks.finding import CKPT, ERROR, FILES, OK, TCFG, Finding
+from drafter.checks.head_sizes import HeadSizes, cure, readings
 from drafter.checks.registry import check
+from drafter.checks.written import written
 from drafter.files.stored import StoredTensor
 
 KIND = "K07"
@@ -37,11 +39,13 @@ def shapes(case: Case) -> Iterable[Finding]:
             yield Finding("shapes", KIND, OK, title, _formulas(config), reports=_SHAPES)
         return
     said = {name: text + _explained(name, tensors[name], config) for name, text in wrong.items()}
-    evidence = {"wrong": said, "missing": missing, "unused": unused, **_formulas(config)}
+    named = written(case)
+    evidence = {"wrong": {named(n): text for n, text in said.items()}, "missing": [*map(named, missing)]}
+    evidence |= {"unused": [*map(named, unused)], **_formulas(config)}
     first = next(iter(said))
     more = f" and {len(said) - 1} more" if len(said) > 1 else ""
-    title = f"{first} is {said[first]}{more}: not the shape that the config gives"
-    yield Finding("shapes", KIND, ERROR, title, evidence, _fix(said, config), _SHAPES, "checkpoint", 75)
+    title = f"{named(first)} is {said[first]}{more}: not the shape that the config gives"
+    yield Finding("shapes", KIND, ERROR, title, evidence, _fix(said, case, config), _SHAPES, "checkpoint", 75)
 
 
 def _config(case: Case) -> DrafterConfig | None:
@@ -89,16 +93,32 @@ def _explained(name: str, stored: StoredTensor, config: DrafterConfig) -> str:
     return ""
 
 
-def _fix(wrong: Mapping[str, str], config: DrafterConfig) -> str:
+def _fix(wrong: Mapping[str, str], case: Case, config: DrafterConfig) -> str:
     if any("may be" in text for text in wrong.values()):
         said = next(text for text in wrong.values() if "may be" in text)
         return "config.json: " + said.rpartition("target_hidden_size may be ")[2].rstrip(")").join(
             ("target_hidden_size = ", "")
         )
     heads = [name for name in wrong if "self_attn" in name]
-    if heads and len(heads) == len(wrong):
-        return "config.json: head_dim = rows of q_proj / num_attention_heads, num_key_value_heads likewise"
+    found = _head_sizes(case, config) if heads and len(heads) == len(wrong) else ()
+    if found and found[0].changes(config):
+        return _cure_of_heads(case, config)
     return "export the weights again, or correct the sizes in config.json"
+
+
+def _head_sizes(case: Case, config: DrafterConfig) -> tuple[HeadSizes, ...]:
+    return readings(config, case.files.tensors, _likely(case))
+
+
+def _likely(case: Case) -> int | None:
+    """The target's head_dim, which most drafters have too."""
+    size = case.target_table().get("head_dim")
+    return size if type(size) is int else None
+
+
+def _cure_of_heads(case: Case, config: DrafterConfig) -> str:
+    prefix = "transformer_layer_config." if "transformer_layer_config" in case.files.table else ""
+    return cure(_head_sizes(case, config), config, prefix, _likely(case))
 
 
 def _formulas(c: DrafterConfig) -> dict[str, Any]:
@@ -144,7 +164,8 @@ def head_dim(case: Case) -> Iterable[Finding]:
         yield Finding("head-dim", KIND, ERROR, title, evidence, f"config.json: {key} = {by_rows}", reports, weight=78)
     elif not rest and type(stated) is int and stated != by_rows:
         title = f"the config says head_dim {stated}, q_proj has {q.shape[0]} rows = {config.num_heads} x {by_rows}"
-        yield Finding("head-dim", KIND, ERROR, title, evidence, f"config.json: {key} = {by_rows}", reports, weight=78)
+        fix = _cure_of_heads(case, config) if _head_sizes(case, config) else f"config.json: {key} = {by_rows}"
+        yield Finding("head-dim", KIND, ERROR, title, evidence, fix, reports, weight=78)
 
 
 @check("widths", KIND, (CKPT,), ("sgl-project/sglang#8163", "sgl-project/sglang#10059", "vllm-project/speculators#79"))

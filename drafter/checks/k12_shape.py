@@ -23,15 +23,19 @@ from drafter.checks.finding import (
     UNTRAINED,
     Finding,
 )
+from drafter.checks.k03_head import head_rows
 from drafter.checks.k08_samples import foreign_embeddings
 from drafter.checks.k08_text import out_of_scale
 from drafter.checks.k12_gap import only_seen_works
 from drafter.checks.k12_labels import labelled_otherwise
 from drafter.checks.measure import measures
 from drafter.checks.registry import FORWARD, check
-from drafter.checks.signature import DEAD_ALL, DYING, FLAT_LOW, RISING
-from drafter.checks.untrained import looks, mostly_trained, noise_among
+from drafter.checks.signature import DEAD_ALL, DYING, FLAT_LOW, RISING, Signature
+from drafter.checks.untrained import even, looks, mostly_trained, noise_among
+from drafter.checks.vocab_size import wrong_vocab_size
 from drafter.checks.witness import witness
+from drafter.checks.written import written
+from drafter.errors import CheckpointError
 from drafter.sample.probes.contradictions import BAD
 
 REPORTS = ("SafeAILab/EAGLE#222", "vllm-project/speculators#1114")
@@ -52,13 +56,19 @@ class Part:
 
 @dataclass(frozen=True)
 class Hints:
-    """`noise`: matrices that look random among trained ones; `constant`: that hold one value; `trained`: most are
-    trained; `vouched`, `scale`: what the recording says for itself, and of slots out of proportion; empty for nothing.
+    """`noise`: matrices that look random among trained ones; `fc`: it is one of them; `constant`: that hold one value;
+    `even`: that may be random, or little trained; `trained`: most are trained; `head_fits`: lm_head is the target's at
+    the mapped ids; `target`: there is one; `vouched`, `scale`: what the recording says for itself, and of slots out of
+    proportion; empty for nothing. All by their names in the file.
     """
 
     noise: tuple[str, ...]
+    fc: bool
     constant: tuple[str, ...]
+    even: tuple[str, ...]
     trained: bool
+    head_fits: bool
+    target: bool
     vouched: str
     scale: str
 
@@ -66,6 +76,8 @@ class Hints:
 @check("scores-point-to-a-part", "K02", (CKPT, SMP), REPORTS, FORWARD)
 def shape(case: Case) -> Iterator[Finding]:
     """The shape of the accuracies by draft step, where nothing that can be switched explains it."""
+    if wrong_vocab_size(case) is not None:
+        return  # the ids are another vocabulary's: no score tells anything
     d = diagnosis(case)
     told = d.signature
     if d.found:
@@ -86,9 +98,16 @@ def shape(case: Case) -> Iterator[Finding]:
     steps = ", ".join(f"{a:.2f}" for a in told.steps)
     evidence = {**d.end.said(), "tried": _tried(d), "look random": list(hints.noise), "states": hints.vouched}
     yield Finding(
-        "scores-point-to-a-part", part.kind, ERROR, f"{told.words} ({steps}): {part.cause}",
+        "scores-point-to-a-part", part.kind, ERROR, f"{_words(told)} ({steps}): {part.cause}",
         {name: value for name, value in evidence.items() if value}, part.fix, REPORTS, "step", 10, part.means,
     )  # fmt: skip
+
+
+def _words(told: Signature) -> str:
+    """Its shape in words; a first step that is poor itself is not called right."""
+    if told.name == DYING and told.steps[0] < LOST:
+        return "the first step is the best, and poor; the ones fed with the drafter's own state are worse still"
+    return told.words
 
 
 def lost(case: Case) -> bool:
@@ -141,9 +160,29 @@ def _hints(case: Case, d: Diagnosis) -> Hints:
     m = measures(case)
     # of a recording that contradicts itself one good slot vouches for nothing
     found = None if any(c.severity == BAD for s in d.samples for c in m.contradictions(s)) else witness(m, d.samples)
-    constant = tuple(name for name, look in used.items() if look.is_matrix and look.constant is not None)
-    words = found.words if found is not None else ""
-    return Hints(tuple(noise_among(used)), constant, mostly_trained(used), words, out_of_scale(m, d.samples[0]))
+    named = written(case)
+    matrices = {name: look for name, look in used.items() if look.is_matrix}
+    noise = noise_among(used)
+    return Hints(
+        tuple(map(named, noise)),
+        FC in noise,
+        tuple(named(name) for name, look in matrices.items() if look.constant is not None),
+        tuple(named(name) for name, look in matrices.items() if even(look) and name not in noise),
+        mostly_trained(used),
+        _head_fits(case),
+        case.target is not None,
+        found.words if found is not None else "",
+        out_of_scale(m, d.samples[0]),
+    )
+
+
+def _head_fits(case: Case) -> bool:
+    """Whether lm_head is known to be the target's rows at the mapped ids."""
+    try:
+        found = head_rows(case)
+    except CheckpointError:
+        return False
+    return found is not None and 2 * found.known >= found.looked and not found.others
 
 
 def _tried(d: Diagnosis) -> str:
@@ -162,38 +201,51 @@ def _noise(names: Sequence[str]) -> Part:
     return Part("K02", BROKEN_CHECKPOINT, cause, fix)
 
 
+def _one_value(names: Sequence[str]) -> Part:
+    holds = "holds one value" if len(names) == 1 else "hold one value each"
+    return Part(
+        "K02", BROKEN_CHECKPOINT, f"{_many(names)} {holds}", "export the weights again: a tensor was not filled"
+    )
+
+
 def _scaled(said: str) -> Part:
     fix = "record these states again, or train with fc_norm (one RMSNorm for each state)"
     return Part("K05", BROKEN_SAMPLE, f"{said}: one slot drowns the others", fix)
 
 
 def _dead(hints: Hints) -> Part:
-    if hints.noise:
-        return _noise(hints.noise)
+    if hints.noise or hints.constant:
+        return _noise(hints.noise) if hints.noise else _one_value(hints.constant)
     cause = "lm_head's rows are another vocabulary's, or lm_head, fc or another tensor is not the trained one"
     fix = "compare lm_head, norm and fc with an earlier epoch; export again"
+    if hints.head_fits:
+        cause = "lm_head is the target's at the mapped ids, so norm, fc or a tensor of the layer is not the trained one"
+        fix = "compare norm, fc and the layer with an earlier epoch; export again"
     return Part("K02", BROKEN_CHECKPOINT if hints.trained else UNTRAINED, cause, fix)
 
 
 def _low(hints: Hints) -> Part:
-    if hints.noise:
-        return _noise(hints.noise)
+    if hints.noise or hints.constant:
+        return _noise(hints.noise) if hints.noise else _one_value(hints.constant)
     fix = "look at the tensors' statistics; check which layers training recorded; compare with an earlier epoch"
     if not hints.trained:
         cause = "fc or another tensor is not trained, or the states that it was trained on are not recorded"
         return Part("K02", UNTRAINED, cause, fix)
-    cause = (
-        "the weights are trained, but some are another run's or stand in the wrong place (heads, halves, names), or the"
-        " layers that it was trained on are not recorded"
-    )
+    places = "some are another run's or stand in the wrong place (heads, halves, names)"
+    layers = "or the layers that it was trained on are not recorded"
+    trained = "the weights are trained"
+    if hints.even:
+        trained = f"most matrices are trained ({_many(hints.even)} cannot be told from random numbers)"
+        fix = f"compare {_many(hints.even)} with an earlier epoch first; check which layers training recorded"
+    cause = f"{trained}, but {places}, {layers}"
     return Part("K02", BROKEN_CHECKPOINT, cause, fix)
 
 
 def _rising(hints: Hints) -> Part:
-    if FC in hints.noise:
+    if hints.fc:
         return _noise(hints.noise)
-    if FC in hints.constant:
-        return Part("K02", BROKEN_CHECKPOINT, f"{FC} holds one value", "export the weights again")
+    if hints.constant:
+        return _one_value(hints.constant)
     if hints.vouched:
         cause = f"{hints.vouched}, so they stand at their tokens: fc was trained on other layers, or is not all trained"
         fix = "record the layers that training fed, or take the fc that was trained on these"
@@ -207,7 +259,9 @@ def _dying(hints: Hints) -> Part:
     if hints.noise:
         return _noise(hints.noise)
     cause = "the embedding or a tensor of the decoder layer is not the trained one, or what is fed back is"
-    fix = "name the target with --target so that its embedding can be tried; compare the layer with an earlier epoch"
+    fix = "compare the layer and the embedding with an earlier epoch"
+    if not hints.target:
+        fix = f"name the target with --target so that its embedding can be tried; {fix}"
     return Part("K02", BROKEN_CHECKPOINT, cause, fix)
 
 

@@ -35,7 +35,8 @@ _BLOCK = 1 << 22  # elements read at once
 
 @dataclass(frozen=True)
 class Look:
-    """`constant`: the one value that it holds, None where it holds several. Of a matrix also the deviations."""
+    """`constant`: the one value that it holds, None where it holds several. Of a matrix also the deviations, and its
+    rows and columns of zeros: (first, last) of each run."""
 
     shape: tuple[int, ...]
     constant: float | None
@@ -47,6 +48,8 @@ class Look:
     kurtosis: float = 0.0
     rows: float = 0.0
     columns: float = 0.0
+    zero_rows: tuple[tuple[int, int], ...] = ()
+    zero_columns: tuple[tuple[int, int], ...] = ()
 
     @property
     def is_matrix(self) -> bool:
@@ -111,7 +114,16 @@ def _measured(plain: Look, moments: list[float], rows: torch.Tensor, columns: to
     if len(plain.shape) != 2:
         return found
     by_row, by_column = _deviations(rows, plain.shape[1], kurtosis), _deviations(columns, plain.shape[0], kurtosis)
-    return replace(found, rows=by_row, columns=by_column)
+    found = replace(found, rows=by_row, columns=by_column)
+    return replace(found, zero_rows=_zero_runs(rows), zero_columns=_zero_runs(columns))
+
+
+def _zero_runs(squares: torch.Tensor) -> tuple[tuple[int, int], ...]:
+    """(first, last) of each run of zeros in the sums of squares."""
+    runs: list[tuple[int, int]] = []
+    for at in (squares == 0).nonzero().flatten().tolist():
+        runs[-1:] = [(runs[-1][0], at)] if runs and runs[-1][1] == at - 1 else [*runs[-1:], (at, at)]
+    return tuple(runs)
 
 
 def _floats(block: torch.Tensor) -> torch.Tensor:

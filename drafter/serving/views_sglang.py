@@ -31,7 +31,7 @@ def embedding(case: Case) -> Difference | None:
 
 def head(case: Case) -> Difference | None:
     if not case.has("lm_head.weight"):
-        return None
+        return head_of_nobody(case)
     if case.stated("tie_word_embeddings") is True:
         why = f"SGLang to {NEWEST} takes the embedding's first rows as lm_head where tie_word_embeddings is true"
         return case.differs("head", "tied", why, "config.json: tie_word_embeddings = false")
@@ -42,6 +42,29 @@ def head(case: Case) -> Difference | None:
     if case.target is None or case.target.head is None:
         return Difference("head", "own", "target", f"{why} (not computed: no target folder that has one)", cure)
     return case.differs("head", "target", why, cure)
+
+
+def head_of_nobody(case: Case) -> Difference | None:
+    """Without lm_head: the target's is taken only where draft_vocab_size is absent, and then as a whole."""
+    rows, vocab_size = case.checkpoint.draft_vocab_size, case.checkpoint.run_config.vocab_size
+    if case.checkpoint.run_config.tie_lm_head or not case.checkpoint.has_weights:
+        return None
+    stated, part = case.stated("draft_vocab_size") is not None, rows != vocab_size
+    if not stated and not part:
+        return None
+    served = "random" if stated else "target, all rows"
+    why = (
+        f"SGLang to {NEWEST} makes a head of {rows} rows where draft_vocab_size is stated, and no lm_head fills it"
+        if stated
+        else f"SGLang to {NEWEST} takes the target's whole head, not its rows at the mapped ids"
+    )
+    cure = cure_of_head(case) if part else "config.json: leave draft_vocab_size out"
+    return Difference("head", "target", served, f"{why} (not computed)", cure)
+
+
+def cure_of_head(case: Case) -> str:
+    rows, width = case.checkpoint.draft_vocab_size, case.checkpoint.run_config.hidden_size
+    return f"weights: lm_head.weight = the target's rows at arange({rows}) + d2t, [{rows}, {width}]"
 
 
 def vocab(case: Case) -> Difference | None:

@@ -19,6 +19,15 @@ def residual(case: Case) -> Difference | None:
     return case.differs("norm_before_residual", served, why, cure)
 
 
+def head(case: Case) -> Difference | None:
+    config = case.checkpoint.run_config
+    part = case.checkpoint.draft_vocab_size != config.vocab_size
+    if case.has("lm_head.weight") or config.tie_lm_head or not part or not case.checkpoint.has_weights:
+        return None
+    why = f"vLLM {NEWEST} takes the target's whole head where the file has none, not its rows at the mapped ids"
+    return Difference("head", "target", "target, all rows", f"{why} (not computed)", views_sglang.cure_of_head(case))
+
+
 def vocab(case: Case) -> Difference | None:
     whole = case.checkpoint.draft_vocab_size == case.checkpoint.run_config.vocab_size
     if case.reading == "direct ids" and not whole:
@@ -109,6 +118,7 @@ def window(case: Case) -> Difference | None:
 RULES = (
     residual,
     rope,
+    head,
     vocab,
     norm_before_fc,
     fc_norm,

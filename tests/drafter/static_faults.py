@@ -139,6 +139,17 @@ def noise(std: float) -> Callable[[Tensor], Tensor]:
     return make
 
 
+def zeros(first: int, end: int) -> Callable[[Tensor], Tensor]:
+    """These rows zero."""
+
+    def make(t: Tensor) -> Tensor:
+        t = t.clone()
+        t[first:end] = 0
+        return t
+
+    return make
+
+
 def three_at_once(tensors: Tensors) -> None:
     del tensors["norm.weight"]
     tensors["midlayer.self_attn.spare.weight"] = torch.zeros(3)
@@ -294,8 +305,16 @@ FAULTS: tuple[Fault, ...] = (
         "tensors-missing",
         "error",
         weights(drop("midlayer.hidden_norm.weight")),
-        ("hidden_norm",),
-        "name",
+        ("midlayer.hidden_norm.weight is missing", "leave it at ones"),
+        "rename it: midlayer.hidden_norm.weight",
+    ),
+    Fault(
+        "matrix_lost",
+        "tensors-missing",
+        "error",
+        weights(drop("midlayer.mlp.up_proj.weight", "norm.weight")),
+        ("and 1 more are missing", "leave norms at ones and matrices unfilled"),
+        "midlayer.mlp.up_proj.weight",
     ),
     Fault(
         "name_changed",
@@ -310,10 +329,39 @@ FAULTS: tuple[Fault, ...] = (
         "untrained",
         "error",
         weights(put("midlayer.mlp.up_proj.weight", noise(0.02))),
-        ("mlp.up_proj", "N(0, 0.02)"),
+        ("midlayer.mlp.up_proj.weight looks untrained", "N(0, 0.02)"),
         "name",
     ),
     Fault("zero_matrix", "untrained", "error", weights(put(FC, torch.zeros_like)), ("fc.weight is zero",)),
+    Fault(
+        "one_query_head_of_zeros",
+        "rows-of-zeros",
+        "warning",
+        weights(put(Q, zeros(16, 32))),
+        ("rows 16-31 of midlayer.self_attn.q_proj.weight are all zero", "head 1 of 4, counted from 0"),
+        "earlier epoch",
+    ),
+    Fault(
+        "a_column_block_of_fc_of_zeros",
+        "rows-of-zeros",
+        "warning",
+        weights(put(FC, lambda t: zeros(64, 128)(t.T).T)),
+        ("columns 64-127 of fc.weight", "nothing of input 1 of fc is used"),
+    ),
+    Fault(
+        "rows_of_the_head_of_zeros",
+        "rows-of-zeros",
+        "warning",
+        weights(put("lm_head.weight", zeros(40, 60))),
+        ("rows 40-59 of lm_head.weight",),
+    ),
+    Fault(
+        "one_neuron_of_zeros",
+        "rows-of-zeros",
+        "note",
+        weights(put("midlayer.mlp.up_proj.weight", zeros(5, 6))),
+        ("rows 5 of midlayer.mlp.up_proj.weight",),
+    ),
     Fault("norm_of_ones", "untrained", "warning", weights(put("norm.weight", torch.ones_like)), ("norm.weight",)),
     Fault(
         "never_trained",
@@ -341,6 +389,14 @@ FAULTS: tuple[Fault, ...] = (
         "warning",
         weights(put("embed_tokens.weight", lambda t: torch.cat([noise(1.0)(t[:150]), t[150:]]))),
         ("part of the embedding",),
+    ),
+    Fault(
+        "no_head_of_a_part",
+        "head-missing",
+        "error",
+        weights(drop("lm_head.weight")),
+        ("160 of 300", "no server takes the target's rows"),
+        "lm_head.weight = the rows of the target's lm_head at the mapped ids (arange(160) + d2t), [160, 64]",
     ),
     Fault(
         "head_of_the_first_rows",
@@ -382,7 +438,7 @@ FAULTS: tuple[Fault, ...] = (
         "shapes",
         "error",
         weights(three_at_once),
-        ("transposed", "norm.weight", "spare"),
+        ("transposed", "norm.weight", "midlayer.self_attn.spare"),
         also=("opens",),
     ),
     # --- K03
@@ -408,7 +464,15 @@ FAULTS: tuple[Fault, ...] = (
         config(vocab_size=160),
         ("300", "160"),
         "vocab_size = 300",
-        also=("vocab-map-range", "target-vocab", "vocab-map-ignored"),
+    ),
+    Fault(
+        "vocab_size_of_the_draft_nested",
+        "vocab-counts",
+        "error",
+        config(transformer_layer_config__vocab_size=160),
+        ("transformer_layer_config.vocab_size is 160", "it is 300 by the length of t2d"),
+        "config.json: transformer_layer_config.vocab_size = 300",
+        nested=True,
     ),
     Fault("tied", "tied-head", "error", config(tie_word_embeddings=True), ("SGLang drops",), "= false"),
     # --- K04
@@ -537,15 +601,35 @@ FAULTS: tuple[Fault, ...] = (
         "error",
         config(head_dim=32),
         ("32", "16"),
-        "head_dim = 16",
+        "config.json: head_dim = 16; or else num_attention_heads = 2, num_key_value_heads = 1: the shapes fit both",
         also=("opens", "shapes"),
+    ),
+    Fault(
+        "twice_the_heads_of_half_the_size",
+        "shapes",
+        "error",
+        config(num_attention_heads=8, head_dim=8),
+        ("k_proj", "expected [16, 128]"),
+        "num_attention_heads = 4, head_dim = 16 (the target's head_dim is 16 too); or else num_key_value_heads = 4",
+        also=("opens",),
+        breaks_target=config(head_dim=16),
+    ),
+    Fault(
+        "half_the_heads_with_a_norm_of_q",
+        "shapes",
+        "error",
+        config(num_attention_heads=2, num_key_value_heads=1, head_dim=32),
+        ("q_norm",),
+        "config.json: num_attention_heads = 4, num_key_value_heads = 2, head_dim = 16",
+        also=("opens",),
+        make={"qk_norm": True},
     ),
     Fault(
         "attention_takes_one_width",
         "shapes",
         "error",
         weights(put(Q, lambda t: t[:, :64])),
-        ("1 x H",),
+        ("midlayer.self_attn.q_proj.weight is [64, 64]", "1 x H"),
         also=("opens",),
     ),
     Fault(

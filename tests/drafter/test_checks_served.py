@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from drafter.checks.case import asked_of
-from drafter.checks.finding import ERROR, NOTE, WARNING, Finding
+from drafter.checks.finding import ERROR, NOTE, Finding
 from drafter.checks.run import Report, run_checks
 from drafter.errors import SampleError
 from drafter.views import views_json
@@ -48,11 +48,11 @@ def as_views(folder: Path, server: str) -> float:
 def test_the_residual_that_sglang_lacks_is_measured(tmp_path: Path) -> None:
     report = checked(tmp_path, flat())
     found = of(report, "server-cannot-compute-it")
-    assert (found.severity, found.kind, found.evidence["server"]) == (WARNING, "K05", SERVER)
+    assert (found.severity, found.kind, found.evidence["server"]) == (NOTE, "K05", SERVER)
     assert "norm_before_residual" in found.title and "accept length 2.99 -> 1.04" in found.title
     assert found.fix.startswith("no key cures it: ") and "serve with vLLM" in found.fix
     assert "retrain with norm_before_residual false" in found.fix
-    assert report.verdict_kind == "healthy" and "1 warning, first: sglang@0.5.23 cannot" in report.verdict
+    assert report.verdict_kind == "healthy" and "sglang@0.5.23 would reach only 1.04" in report.verdict
     named = checked(tmp_path / "named", flat(), server=SERVER)
     assert of(named, "server-cannot-compute-it").severity == ERROR and "accept length" in named.verdict
 

@@ -26,7 +26,7 @@ from drafter.json_text import json_text
 from drafter.session import Options, Session
 from eagle3_tui import demo
 from tests import tiny
-from tests.drafter.static_faults import FAULTS, SIZES, TWO, Fault, config, put, target, trained, weights, whole
+from tests.drafter.static_faults import FAULTS, SIZES, TWO, Fault, config, put, target, trained, weights, whole, zeros
 from tests.zoo import ANIMALS, BROKEN, REFUSED, Animal, Broken, Refused
 
 torch.set_num_threads(1)
@@ -120,14 +120,16 @@ def test_a_whole_one_has_neither_error_nor_warning(tmp_path: Path, sizes: tiny.S
 
 # The zoo's drafters that really have a fault: what must be found of each, and nothing else of any.
 # SafeAILab's scan leaves the map in a cache beside the weights, where no server looks; SpecForge's norm_output false
-# is served with the norm that it left out; a map of target ids; AngelSlim's trainer passes no base and its templates
-# tie a head that it trains.
+# is served with the norm that it left out; a map of target ids; a part of the target's head that no server picks out;
+# AngelSlim's trainer passes no base and its templates tie a head that it trains.
 REALLY = {
     "safeailab_map_in_cache": {"vocab-map-missing"},
     "specforge_no_norm": {"norm-flags"},
     "specforge_exported_no_norm": {"norm-flags"},
     "flat_direct_map": {"vocab-map-is-direct"},
     "angelslim_lost_base": {"rope-trained"},
+    "vllm_target_head": {"head-missing"},
+    "vllm_tied_target_head": {"head-missing"},
     "angelslim_tied_by_mistake": {"tied-head"},
 }
 
@@ -204,6 +206,14 @@ def test_a_drafter_whose_second_layer_adds_nothing_is_let_be(tmp_path: Path) -> 
     report = checked(folder, target(tmp_path / "target", fault))
     assert said(report, ERROR) == said(report, WARNING) == []
     assert any("adds nothing" in line for line in said(report, NOTE))
+
+
+def test_rows_of_zeros_that_may_be_padding_are_let_be(tmp_path: Path) -> None:
+    made = trained(tiny.tiny_weights(0, FULL, d2t="none"))
+    folder = tiny.write_flat(tmp_path / "drafter", made, FULL, embed=True)
+    for name in ("embed_tokens.weight", "lm_head.weight"):
+        weights(put(name, zeros(280, 300)))(folder)
+    assert not [f for f in checked(folder).findings if f.check == "rows-of-zeros"]
 
 
 def test_a_whole_vocabulary_needs_no_marks(tmp_path: Path) -> None:

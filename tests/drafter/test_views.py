@@ -29,6 +29,8 @@ from drafter.views import plan_name, views_json
 from drafter.wiring import SWITCHES, Wiring, depth_of
 from tests import reference, tiny
 from tests.drafter.helpers import refused
+from tests.drafter.static_faults import drop
+from tests.drafter.static_faults import weights as edit_weights
 from tests.tiny_world import V1_SLOTS, World, tiny_world
 
 torch.set_num_threads(1)
@@ -276,6 +278,23 @@ def test_a_tied_head(tmp_path: Path, tie: bool, head: str) -> None:
     assert [d.cure for d in sglang.differences if d.name == "head"] == [
         "config.json: tie_word_embeddings = false"
     ] * tie
+
+
+@pytest.mark.parametrize("part", [True, False])
+def test_no_server_takes_the_targets_rows_at_the_mapped_ids(tmp_path: Path, part: bool) -> None:
+    sizes = S if part else replace(S, draft_vocab=S.vocab)
+    first = session(tmp_path, tiny.tiny_weights(4, sizes, d2t="offsets" if part else "none"), sizes)
+    edit_weights(drop("lm_head.weight"))(tmp_path / "output/7")
+    opened = Session(first.options)
+    opened.choose_checkpoint(opened.pick(opened.find()))
+    cure = (
+        f"lm_head.weight = the target's rows at arange({S.draft_vocab}) + d2t" if part else "leave draft_vocab_size out"
+    )
+    for name, found in (("sglang", True), ("vllm", part)):
+        view = opened.served(name)
+        assert view is not None
+        differences = [d for d in view.differences if d.name == "head"]
+        assert len(differences) == found and all(cure in d.cure and not d.computed for d in differences)
 
 
 def test_direct_ids_are_read_as_offsets_by_servers(tmp_path: Path) -> None:

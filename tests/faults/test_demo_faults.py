@@ -38,15 +38,43 @@ def test_random_fc_is_no_fault_of_the_sample() -> None:
     assert "fc.weight looks like random numbers" in found.title
 
 
+def test_a_lost_head_is_an_error_and_no_server_is_said_to_make_it_up() -> None:
+    (found,) = telling(said("no lm_head"))
+    assert found.check == "head-missing" and "the mapped ids (arange(576) + d2t), [576, 128]" in found.fix
+
+
+def test_a_head_is_not_to_be_left_out_for_what_servers_do_with_embeddings() -> None:
+    found = [f for f in telling(said("random lm_head")) if f.check == "the-target-s-own-tensor-predicts-better"]
+    assert found and "lm_head.weight = the rows of the target's lm_head" in found[0].fix
+    assert not any("leave lm_head" in f.fix or "SGLang takes" in f.fix for f in found)
+
+
 def test_a_random_matrix_is_named_and_the_others_are_called_trained() -> None:
     report = said("random layers.0.self_attn.q_proj.weight")
     assert "layers.0.self_attn.q_proj.weight looks like random numbers" in first(report).title
     assert report.verdict_kind == "broken-checkpoint"
 
 
+def test_a_matrix_that_may_be_random_is_named_and_not_called_trained() -> None:
+    found = next(f for f in telling(said("random layers.0.self_attn.o_proj.weight")) if "few are right" in f.title)
+    assert "layers.0.self_attn.o_proj.weight cannot be told from random numbers" in found.title
+    assert "the weights are trained" not in found.title
+
+
+def test_a_matrix_of_one_value_is_named_by_the_scores_too() -> None:
+    found = [f for f in telling(said("zero layers.0.self_attn.o_proj.weight")) if "few are right" in f.title]
+    assert found and "o_proj.weight holds one value" in found[0].title
+
+
+def test_the_map_that_predicts_is_written_as_a_formula() -> None:
+    found = next(f for f in telling(said("the map one row up")) if f.check == "vocab-map-predicts-in-another-reading")
+    assert "d2t does not name the tokens of lm_head's rows" in found.title and "ascending, does: step 0" in found.title
+    assert found.fix.startswith("weights: d2t = nonzero(t2d) - arange(D), with D = 576")
+
+
 def test_trained_weights_in_the_wrong_place_are_not_called_untrained() -> None:
     report = said("heads of q in another order")
-    assert "the weights are trained" in first(report).title
+    assert "most matrices are trained" in first(report).title
     assert report.verdict_kind == "broken-checkpoint"
 
 
@@ -86,6 +114,14 @@ def test_the_map_of_another_run_is_told_by_the_rows_of_the_target_s_head() -> No
     found = first(said("F12 the map of another run, seed 1"))
     assert (found.kind, found.check) == ("K03", "head-rows-are-the-mapped-tokens")
     assert "63 of 64 rows" in found.title
+
+
+def test_a_vocab_size_of_the_draft_vocabulary_is_one_error_with_its_key() -> None:
+    """Nobody is told to throw the map away: it, the embedding and the target are right."""
+    (found,) = telling(said("vocab_size is draft_vocab_size"))
+    assert (found.kind, found.severity) == ("K03", ERROR)
+    assert found.title.endswith("it is 1024 by the length of t2d, the target's config and the rows of embed_tokens")
+    assert found.fix == "config.json: transformer_layer_config.vocab_size = 1024"
 
 
 def test_the_right_map_is_told_too() -> None:

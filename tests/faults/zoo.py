@@ -206,7 +206,7 @@ def large_eps() -> World:
     return replace(healthy(), layer={"rms_norm_eps": 0.1})
 
 
-@fault("no head", "SafeAILab/EAGLE#265", "K02", severity="note")
+@fault("no head", "SafeAILab/EAGLE#265", "K02")
 def no_head() -> World:
     return healthy().weight(HEAD, None)
 

@@ -174,7 +174,7 @@ def tensor_faults() -> Iterator[Fault]:
     yield Fault("lm_head negated", ("K02",), weight(HEAD, lambda w: -w))
     yield Fault("no fc", ("K02", "K04", "K07"), drop(FC))
     yield Fault("no final norm", ("K02",), drop("norm.weight"))
-    yield Fault("no lm_head", ("",), drop(HEAD))
+    yield Fault("no lm_head", ("K02",), drop(HEAD))
     yield Fault("no down_proj", ("K02",), drop(f"{AT}mlp.down_proj.weight"))
     yield Fault("down_proj renamed", ("K02",), renamed)
     yield Fault("fc transposed", ("K07", "K02", "K04"), weight(FC, lambda w: w.T))
