@@ -3,8 +3,8 @@
 Run by hand: `python -m tests.check_program_fixtures FIXTURES`. For each fault the recorded accuracies (or mean accepted
 drafts, shares by position and walk of 8 drafts) are computed with the switch set and compared; then `check` is asked
 twice: with the switch set by hand, and with what a server with the fault would show. Both on the training texts, where
-this drafter drafts well enough for a fault of later steps to cost anything. Ends with 1
-where a number differs, or where a fault that costs more than other prompts would is not named.
+this drafter drafts well enough for a fault of later steps to cost anything. Ends with 1 where a number differs, or
+where a fault that costs more than other prompts would is not named.
 """
 
 from __future__ import annotations

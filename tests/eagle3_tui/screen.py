@@ -6,9 +6,11 @@ import asyncio
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 from drafter.session import Options, Session
 from eagle3_tui.app import InspectorApp
+from eagle3_tui.widgets.filter_input import Line
 from tests import tiny
 
 GOLDEN = Path(__file__).parent.parent / "data" / "screens"
@@ -53,6 +55,15 @@ async def settle(app: InspectorApp, pilot: object, seconds: float = 60.0) -> Non
         if quiet == 3:
             return
     raise AssertionError(f"still busy: {app.engine.running}")
+
+
+async def answer(app: InspectorApp, pilot: Any, key: str, text: str) -> None:
+    """Press `key`, which asks for a line, and give it."""
+    await pilot.press(key)
+    assert isinstance(app.focused, Line)
+    app.focused.take(text)
+    await pilot.press("enter")
+    await settle(app, pilot)
 
 
 def dump(app: InspectorApp) -> str:

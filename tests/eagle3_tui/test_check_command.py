@@ -3,40 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import torch
 
-from eagle3_tui import check_report, cli
+from eagle3_tui import check_report
 from tests.drafter.static_faults import FAULTS, Fault, target, whole
+from tests.eagle3_tui.command import Run
 
 torch.set_num_threads(1)
 NAMED = {fault.name: fault for fault in FAULTS}
 WHOLE = Fault("", "", "", lambda folder: None)
 FLAGS = "--speculative-algorithm EAGLE3 --speculative-num-steps 1 --speculative-eagle-topk 1"
-
-
-class Ran(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ran]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-    def run(*words: object) -> Ran:
-        code = cli.main([str(word) for word in words])
-        return Ran(code, *capsys.readouterr())
-
-    return run
 
 
 def made(root: Path, fault: Fault) -> Path:

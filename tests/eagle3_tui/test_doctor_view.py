@@ -26,8 +26,7 @@ from eagle3_tui.screens.checkpoints import CheckpointsView
 from eagle3_tui.screens.doctor import FINDINGS, NOT_CHECKED, DoctorView
 from eagle3_tui.screens.doctor_jump import Jump, jump
 from eagle3_tui.screens.samples import SLOTS, SamplesView
-from eagle3_tui.widgets.filter_input import Line
-from tests.eagle3_tui.screen import check_golden, dump, settle, story_app, write_story
+from tests.eagle3_tui.screen import answer, check_golden, dump, settle, story_app, write_story
 from tests.faults import world
 from tests.faults.zoo import FAULTS
 
@@ -73,14 +72,6 @@ async def open_view(app: InspectorApp, pilot: Any) -> DoctorView:
     await settle(app, pilot)
     assert isinstance(app.view, DoctorView)
     return app.view
-
-
-async def answer(app: InspectorApp, pilot: Any, key: str, text: str) -> None:
-    await pilot.press(key)
-    assert isinstance(app.focused, Line)
-    app.focused.take(text)
-    await pilot.press("enter")
-    await settle(app, pilot)
 
 
 async def until(pilot: Any, reached: Callable[[], bool]) -> None:

@@ -28,7 +28,7 @@ from eagle3_tui.widgets.filter_input import Line
 from eagle3_tui.widgets.line_table import LineTable
 from eagle3_tui.widgets.plot import PlotView
 from tests import tiny
-from tests.eagle3_tui.screen import check_golden, dump, settle, story_app, write_story
+from tests.eagle3_tui.screen import answer, check_golden, dump, settle, story_app, write_story
 
 SECRET = "sk-not-for-the-log"  # noqa: S105
 LINE = (
@@ -75,14 +75,6 @@ async def open_view(app: InspectorApp, pilot: Any) -> ServingView:
     await settle(app, pilot)
     assert isinstance(app.view, ServingView)
     return app.view
-
-
-async def answer(app: InspectorApp, pilot: Any, key: str, text: str) -> None:
-    await pilot.press(key)
-    assert isinstance(app.focused, Line)
-    app.focused.take(text)
-    await pilot.press("enter")
-    await settle(app, pilot)
 
 
 async def until_scored(app: InspectorApp, pilot: Any, least: int) -> None:
